@@ -59,6 +59,23 @@ SHARED_EXPERTS = {
     "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 64, "norm_topk_prob": True,
 }
 
+# Most layers are short convolutions, the first of them included. Three taps, as published.
+LFM2 = SIZES | {
+    "num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "conv_L_cache": 3,
+    "tie_word_embeddings": True, "pad_token_id": 0}
+
+# Mamba-2 mixers with heads and groups. A chunk is shorter than the prompt.
+GRANITE4 = SIZES | {
+    "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2,
+    "mamba_chunk_size": 16, "embedding_multiplier": 3.0, "logits_scaling": 2.0, "residual_multiplier": 0.5, "attention_multiplier": 0.2,
+    "tie_word_embeddings": True, "pad_token_id": 0}
+MAMBA_LAYERS = ["linear_attention", "full_attention", "linear_attention"]
+FALCON_H1 = SIZES | {
+    "intermediate_size": 32, "mamba_d_ssm": 96, "mamba_n_heads": 6, "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_d_state": 16, "mamba_chunk_size": 16,
+    "embedding_multiplier": 3.0, "lm_head_multiplier": 0.7, "mlp_multipliers": [0.8, 0.6], "key_multiplier": 0.7,
+    "attention_in_multiplier": 1.2, "attention_out_multiplier": 0.9, "ssm_multipliers": [0.7, 1.3, 0.8, 1.1, 0.6],
+    "ssm_in_multiplier": 1.25, "ssm_out_multiplier": 0.85, "pad_token_id": 0}
+
 
 def mrope() -> dict:
     """Rope by three positions, which are equal for text."""
@@ -207,13 +224,55 @@ MODELS = {
     "granitemoe": ("granitemoe", SIZES | {
         "intermediate_size": 32, "num_local_experts": 4, "num_experts_per_tok": 2, "embedding_multiplier": 3.0, "logits_scaling": 2.0,
         "residual_multiplier": 0.5, "attention_multiplier": 0.2, "tie_word_embeddings": True} | rope()),
+    # The length of the feed-forward follows from another number.
+    "lfm2": ("lfm2", LFM2 | {
+        "intermediate_size": 81, "block_auto_adjust_ff_dim": True, "block_ffn_dim_multiplier": 1.1, "block_multiple_of": 32}
+        | rope(theta=1000000.0)),
+    # A dense layer, then experts.
+    "lfm2_moe": ("lfm2_moe", LFM2 | {
+        "conv_L_cache": 4, "num_dense_layers": 1, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+        "use_expert_bias": True, "norm_topk_prob": True, "routed_scaling_factor": 1.0} | rope(theta=1000000.0)),
+    # Mamba-2 mixers, and attention without rope.
+    "granite4": ("granitemoehybrid", GRANITE4 | {
+        "num_hidden_layers": 3, "layer_types": MAMBA_LAYERS, "num_local_experts": 0, "num_experts_per_tok": 0,
+        "shared_intermediate_size": 64, "position_embedding_type": None} | rope()),
+    # The same with rope, and with experts, one of them for all tokens.
+    "granite4_moe": ("granitemoehybrid", GRANITE4 | {
+        "layer_types": MAMBA_LAYERS[:2], "num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 32,
+        "shared_intermediate_size": 64, "position_embedding_type": "rope"} | rope()),
+    # Without Mamba-2 mixers: in GGUF a Granite.
+    "granite4_attention": ("granitemoehybrid", GRANITE4 | {
+        "layer_types": ["full_attention"] * 2, "num_local_experts": 0, "num_experts_per_tok": 0, "shared_intermediate_size": 64,
+        "position_embedding_type": "rope"} | rope()),
+    # Attention and a Mamba-2 mixer side by side, and every factor.
+    "falcon_h1": ("falcon_h1", FALCON_H1 | {"mamba_rms_norm": False} | rope()),
+    # With the norm, before the gate.
+    "falcon_h1_norm": ("falcon_h1", FALCON_H1 | {"mamba_rms_norm": True, "mamba_norm_before_gate": True} | rope()),
+    # Each layer one part alone.
+    "nemotron_h": ("nemotron_h", {
+        "vocab_size": VOCABULARY, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "intermediate_size": 64, "max_position_embeddings": CONTEXT, "mamba_num_heads": 4, "mamba_head_dim": 24, "n_groups": 2,
+        "ssm_state_size": 16, "chunk_size": 16, "num_nextn_predict_layers": 0,
+        "layers_block_type": ["linear_attention", "mlp", "full_attention", "linear_attention", "mlp"]}),
+    "mamba2": ("mamba2", {
+        "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 8, "head_dim": 8, "n_groups": 1,
+        "state_size": 16, "chunk_size": 16, "tie_word_embeddings": False, "pad_token_id": 0}),
+    "mamba": ("mamba", {
+        "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 3, "state_size": 16, "time_step_rank": "auto",
+        "tie_word_embeddings": True, "pad_token_id": 0}),
+    # Attention and experts in the second of three layers.
+    "jamba": ("jamba", SIZES | {
+        "num_hidden_layers": 3, "intermediate_size": 32, "num_experts": 3, "num_experts_per_tok": 2, "expert_layer_period": 2,
+        "expert_layer_offset": 1, "attn_layer_period": 3, "attn_layer_offset": 1, "mamba_d_state": 16, "mamba_dt_rank": 6,
+        "pad_token_id": 0}),
 }
-# GGUF has no such ropes, of which generation would change the first from token to token.
-ONLY_SAFETENSORS = {"llama_dynamic", "llama_yarn"}
+# GGUF has no such ropes, of which generation would change the first from token to token, and no norms before gates.
+ONLY_SAFETENSORS = {"llama_dynamic", "llama_yarn", "falcon_h1_norm"}
 # The matrices of their GGUF files are F32; those of the others BF16, which is half as long.
 IN_F32 = {
     "llama3", "llama_linear", "mistral", "mixtral", "qwen2_yarn", "qwen2_window", "qwen3", "qwen3_moe", "gemma2", "gemma3", "phi3", "phi4_mini",
     "smollm3", "olmo2", "olmo3", "granite", "stablelm", "stablelm_parallel", "gpt2", "qwen3_next", "qwen3_5", "qwen3_5_moe",
+    "falcon_h1",  # whose converter multiplies weights with factors
 }
 # llama.cpp knows no such files.
 ONLY_SAFETENSORS_OF = {"opt"}
@@ -267,7 +326,7 @@ def random_model(config, seed: int):
             parameter.copy_(torch.from_numpy(values).to(torch.bfloat16).float())
         # Buffers that are learned too.
         for name, buffer in model.named_buffers():
-            if name.endswith("e_score_correction_bias"):
+            if name.endswith(("e_score_correction_bias", ".expert_bias")):
                 buffer.copy_(torch.from_numpy(generator.normal(0, 0.2, tuple(buffer.shape))).to(torch.bfloat16).float())
             elif name.endswith("layer_scalar") and "vision" not in name:
                 buffer.copy_(torch.from_numpy(generator.uniform(0.6, 1.3, tuple(buffer.shape))).to(torch.bfloat16).float())
@@ -296,14 +355,16 @@ def write_gguf(name: str, config, saved: dict):
     folder = OUT / name
     config = config.get_text_config()
     state = {key: as_numpy(tensor) for key, tensor in saved.items()}
-    arch = hf_to_gguf.ARCHITECTURES[config.model_type]
+    arch = hf_to_gguf.arch_of(config)
     matrices = "F32" if name in IN_F32 else "BF16"
     file_type = 0 if matrices == "F32" else 32
     general = {"general.architecture": arch, "general.type": "model", "general.name": f"tiny random {name}", "general.file_type": file_type}
     tokens = hf_gguf.tokenizer_metadata(json.loads((folder / "tokenizer.json").read_text()), SPECIAL[0], SPECIAL[2], SPECIAL[0])
     metadata = general | hf_to_gguf.metadata(config) | hf_to_gguf.metadata_of_state(state) | tokens
-    # Norms are vectors for llama.cpp, and the experts' biases stay as they are.
-    is_matrix = lambda target, weights, fmt: fmt == "F32" and weights.ndim > 1 and "norm" not in target and not target.endswith(".bias")
+    # Norms and short convolutions are vectors for llama.cpp, and the experts' biases stay as they are.
+    convolutions = (".shortconv.conv.", ".ssm_conv1d.", ".ssm_a", ".ssm_d")
+    is_vector = lambda target: "norm" in target or target.endswith(".bias") or any(part in target for part in convolutions)
+    is_matrix = lambda target, weights, fmt: fmt == "F32" and weights.ndim > 1 and not is_vector(target)
     tensors = {
         target: (weights, matrices if is_matrix(target, weights, fmt) else fmt)
         for target, (weights, fmt) in hf_to_gguf.tensors(config, state).items()

@@ -20,17 +20,31 @@ ARCHITECTURES = {
     "exaone4": "exaone4", "glm4": "glm4", "glm4_moe": "glm4moe", "cohere": "command-r", "cohere2": "cohere2", "apertus": "apertus",
     "arcee": "arcee", "helium": "llama", "nemotron": "nemotron", "gpt_neox": "gptneox", "bloom": "bloom", "falcon": "falcon",
     "granitemoe": "granitemoe", "gemma4_text": "gemma4", "qwen3_next": "qwen3next", "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe",
+    "lfm2": "lfm2", "lfm2_moe": "lfm2moe", "granitemoehybrid": "granitehybrid", "falcon_h1": "falcon-h1", "nemotron_h": "nemotron_h",
+    "mamba2": "mamba2", "mamba": "mamba", "jamba": "jamba",
 }
 # Whose rows of q and k are reordered, so that rope turns neighbours.
-ROPE_ON_NEIGHBOURS = {"llama", "smollm3", "granite", "mistral3", "olmo", "arcee", "granitemoe"}
+ROPE_ON_NEIGHBOURS = {"llama", "smollm3", "granite", "mistral3", "olmo", "arcee", "granitemoe", "granitehybrid"}
 # Whose rows are in that order already.
 ON_NEIGHBOURS_ALREADY = {"helium"}
 # Whose norms multiply with 1 + weight; the files hold the sum.
 SHIFTED_NORMS = {"gemma", "gemma2", "gemma3", "nemotron"}
+# Short convolutions between two gates.
+SHORT_CONVOLUTIONS = {"lfm2", "lfm2moe"}
 # Gated delta nets.
 DELTA = {"qwen3next", "qwen35", "qwen35moe"}
+# Mamba mixers, of the second form and of the first.
+MAMBA2 = {"granitehybrid", "falcon-h1", "nemotron_h", "mamba2"}
+MAMBA = {"mamba", "jamba"}
 # Whose weights are stored [inputs, outputs].
 TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
+
+
+def arch_of(config) -> str:
+    """GGUF's architecture of a model."""
+    if config.model_type == "granitemoehybrid" and "linear_attention" not in config.layer_types:
+        return "granitemoe" if config.num_local_experts else "granite"
+    return ARCHITECTURES[config.model_type]
 
 
 def rope_of(config) -> dict:
@@ -52,7 +66,7 @@ def llama3_factors(rope: dict, head_dim: int) -> np.ndarray:
 
 
 def metadata(config) -> dict:
-    arch = ARCHITECTURES[config.model_type]
+    arch = arch_of(config)
     if arch == "gemma4":
         return {f"{arch}.{key}": value for key, value in gemma4_metadata(config).items() if value is not None}
     if arch == "gpt2":
@@ -69,6 +83,12 @@ def metadata(config) -> dict:
             "attention.layer_norm_epsilon": config.layer_norm_epsilon,
         }
         return {f"{arch}.{key}": value for key, value in keys.items()}
+    if arch in ("mamba", "mamba2"):
+        keys = {
+            "context_length": 2**20, "embedding_length": config.hidden_size, "feed_forward_length": 0, "attention.head_count": 0,
+            "block_count": config.num_hidden_layers, "attention.layer_norm_rms_epsilon": config.layer_norm_epsilon,
+        } | state_space_keys(config)
+        return {f"{arch}.{key}": value for key, value in keys.items()}
     heads = config.num_attention_heads
     rope = rope_of(config)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -76,10 +96,10 @@ def metadata(config) -> dict:
         "context_length": config.max_position_embeddings,
         "embedding_length": config.hidden_size,
         "block_count": config.num_hidden_layers,
-        "feed_forward_length": getattr(config, "intermediate_size", None) or getattr(config, "ffn_hidden_size", None),
+        "feed_forward_length": feed_forward_length(config),
         "attention.head_count": heads,
         "attention.head_count_kv": kv_heads(config),
-        "rope.freq_base": float(rope["rope_theta"]),
+        "rope.freq_base": float(rope["rope_theta"]) if rope else None,
     }
     if "alpha" in rope:
         # Hunyuan's scaling of the base.
@@ -91,7 +111,8 @@ def metadata(config) -> dict:
     if arch in ("stablelm", "gptneox"):
         keys["use_parallel_residual"] = config.use_parallel_residual
     if not epsilon:
-        keys["attention.layer_norm_rms_epsilon"] = config.rms_norm_eps
+        keys["attention.layer_norm_rms_epsilon"] = next(
+            value for name in ("rms_norm_eps", "norm_eps", "layer_norm_epsilon") if (value := getattr(config, name, None)))
     if arch in WITH_HEAD_DIM or arch in DELTA:
         keys |= {"attention.key_length": head_dim, "attention.value_length": head_dim}
     if arch in ("llama", "granite", "granitemoe", "smollm3", "mistral3", "arcee"):
@@ -109,7 +130,7 @@ def metadata(config) -> dict:
         keys["logit_scale"] = config.logit_scale
     if arch == "olmo":
         keys["attention.clamp_kqv"] = config.clip_qkv
-    if arch in ("granite", "granitemoe"):
+    if arch in ("granite", "granitemoe", "granitehybrid"):
         keys |= {
             "attention.scale": config.attention_multiplier, "embedding_scale": config.embedding_multiplier,
             "residual_scale": config.residual_multiplier, "logit_scale": config.logits_scaling,
@@ -145,6 +166,33 @@ def metadata(config) -> dict:
             "ssm.group_count": config.linear_num_key_heads, "ssm.time_step_rank": config.linear_num_value_heads,
             "ssm.inner_size": config.linear_num_value_heads * config.linear_value_head_dim,
             "full_attention_interval": config.layer_types.index("full_attention") + 1,
+        }
+    if arch in MAMBA2 | MAMBA:
+        keys |= state_space_keys(config)
+    if arch in ("granitehybrid", "nemotron_h", "jamba"):
+        kinds = config.layer_types
+        keys["attention.head_count_kv"] = [config.num_key_value_heads if kind == "full_attention" else 0 for kind in kinds]
+        if arch != "jamba":
+            keys["rope.scaling.finetuned"] = getattr(config, "position_embedding_type", None) == "rope"
+    if arch == "granitehybrid":
+        keys |= {"context_length": 2**20, "expert_shared_feed_forward_length": config.shared_intermediate_size}
+    if arch == "nemotron_h":
+        keys["feed_forward_length"] = [config.intermediate_size if kind == "mlp" else 0 for kind in kinds]
+        keys |= {"attention.key_length": head_dim, "attention.value_length": head_dim}
+        # That the class knows them says nothing of the layers.
+        keys = {key: value for key, value in keys.items() if not key.startswith("expert_")}
+    if arch == "falcon-h1":
+        keys |= {"attention.key_length": head_dim, "attention.value_length": head_dim, "vocab_size": config.vocab_size}
+    if arch in SHORT_CONVOLUTIONS:
+        kv = config.num_key_value_heads
+        keys |= {
+            "attention.head_count_kv": [kv if kind == "full_attention" else 0 for kind in config.layer_types],
+            "shortconv.l_cache": config.conv_L_cache, "vocab_size": config.vocab_size,
+        }
+    if arch == "lfm2moe":
+        keys |= {
+            "expert_feed_forward_length": config.moe_intermediate_size, "leading_dense_block_count": config.num_dense_layers,
+            "expert_gating_func": 2,
         }
     if arch in ("qwen35", "qwen35moe"):
         keys["rope.dimension_sections"] = [*rope["mrope_section"], 0]
@@ -197,6 +245,76 @@ def gemma4_state(config, state: dict) -> dict:
             result[f"model.layers.{layer}.self_attn.{part}.weight"] = np.zeros((rows, config.hidden_size), np.float32)
         result[f"model.layers.{layer}.self_attn.k_norm.weight"] = np.zeros(of_layer.head_dim, np.float32)
     return result
+
+
+def state_space_keys(config) -> dict:
+    """Sizes of Mamba mixers, by the names that the configurations have."""
+    of = lambda *names: next((value for name in names if (value := getattr(config, name, None)) is not None), None)
+    if config.model_type in MAMBA:
+        return {
+            "ssm.conv_kernel": of("mamba_d_conv", "conv_kernel"), "ssm.inner_size": of("mamba_expand", "expand") * config.hidden_size,
+            "ssm.state_size": of("mamba_d_state", "state_size"), "ssm.time_step_rank": of("mamba_dt_rank", "time_step_rank"),
+        } | ({"ssm.dt_b_c_rms": False} if config.model_type == "mamba" else {})
+    heads = of("mamba_num_heads", "mamba_n_heads", "num_heads")
+    inner = of("mamba_d_ssm") or heads * of("mamba_head_dim", "mamba_d_head", "head_dim")
+    return {
+        "ssm.conv_kernel": of("mamba_d_conv", "conv_kernel"), "ssm.inner_size": inner, "ssm.time_step_rank": heads,
+        "ssm.state_size": of("mamba_d_state", "ssm_state_size", "state_size"), "ssm.group_count": of("mamba_n_groups", "n_groups"),
+    }
+
+
+def mamba_tensor(config, name: str, weights: np.ndarray) -> dict:
+    """A tensor of an architecture with Mamba mixers as llama.cpp's converter hands it on."""
+    if config.model_type in MAMBA:
+        if name.endswith("A_log"):
+            return {name: -np.exp(weights)}
+        return {name: weights.reshape(weights.shape[0], -1) if name.endswith(".conv1d.weight") else weights}
+    if config.model_type == "falcon_h1":
+        weights = weights * np.asarray(falcon_h1_factor(config, name), np.float32)
+    keys = state_space_keys(config)
+    mixer = re.search(r"\.(mamba|mixer)\.", name)
+    if ".shared_mlp.input_linear." in name:
+        gate, up = np.split(weights, 2)
+        stem = name.removesuffix(".shared_mlp.input_linear.weight")
+        end = "_shexp" if config.num_local_experts else ""
+        return {f"{stem}.gate{end}.weight": gate, f"{stem}.up{end}.weight": up}
+    if ".shared_mlp.output_linear." in name:
+        return {name.replace("shared_mlp.output_linear", "down_shexp" if config.num_local_experts else "down"): weights}
+    if name.endswith("A_log"):
+        return {name: -np.exp(weights).reshape(-1, 1)}
+    if mixer and name.endswith(".D"):
+        return {name: weights.reshape(-1, 1)}
+    if name.endswith("dt_bias"):
+        return {name.replace("dt_bias", "dt_proj.bias"): weights}
+    if name.endswith(".conv1d.weight"):
+        return {name: weights.reshape(weights.shape[0], -1)}
+    if mixer and name.endswith(".norm.weight"):
+        return {name: weights.reshape(keys["ssm.group_count"], -1)}
+    return {name: weights}
+
+
+def falcon_h1_factor(config, name: str):
+    """What the converter multiplies a tensor with."""
+    gate, down = config.mlp_multipliers
+    into = config.attention_in_multiplier
+    factors = {
+        "down_proj.weight": down, "gate_proj.weight": gate, "k_proj.weight": config.key_multiplier * into, "q_proj.weight": into,
+        "v_proj.weight": into, "o_proj.weight": config.attention_out_multiplier, "out_proj.weight": config.ssm_out_multiplier,
+        "lm_head.weight": config.lm_head_multiplier, "embed_tokens.weight": config.embedding_multiplier,
+    }
+    if name.endswith(".in_proj.weight"):
+        inner, states = config.mamba_d_ssm, config.mamba_n_groups * config.mamba_d_state
+        rows = [inner, inner, states, states, config.mamba_n_heads]
+        return config.ssm_in_multiplier * np.repeat(config.ssm_multipliers, rows)[:, None]
+    return next((factor for end, factor in factors.items() if name.endswith("." + end) or name == end), 1.0)
+
+
+def feed_forward_length(config) -> int:
+    length = getattr(config, "intermediate_size", None) or getattr(config, "ffn_hidden_size", None)
+    if getattr(config, "block_auto_adjust_ff_dim", False):
+        length = int(config.block_ffn_dim_multiplier * int(2 * length / 3))
+        length = config.block_multiple_of * math.ceil(length / config.block_multiple_of)
+    return length
 
 
 WITH_HEAD_DIM = {
@@ -288,6 +406,10 @@ def renamed(config, state: dict) -> dict:
             result[name + ".weight"] = weights
         elif name.endswith("e_score_correction_bias"):
             result[name.removesuffix("_bias") + ".bias"] = weights.reshape(-1)
+        elif name.endswith(".feed_forward.expert_bias"):
+            result[name + ".bias"] = weights
+        elif name.endswith(".conv.conv.weight"):
+            result[name] = weights.reshape(weights.shape[0], -1)
         elif name.endswith(".block_sparse_moe.input_linear.weight"):
             gate, up = np.split(weights, 2, 1)
             stem = name.removesuffix(".input_linear.weight")
@@ -306,6 +428,9 @@ def renamed(config, state: dict) -> dict:
 
 # Names of which gguf knows another form.
 OWN_NAMES = {
+    "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down", "gate_shexp": "ffn_gate_shexp", "up_shexp": "ffn_up_shexp",
+    "down_shexp": "ffn_down_shexp",
+    "feed_forward.experts.w1": "ffn_gate_exps", "feed_forward.experts.w3": "ffn_up_exps", "feed_forward.experts.w2": "ffn_down_exps",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     "block_sparse_moe.input_linear.gate": "ffn_gate_exps", "block_sparse_moe.input_linear.up": "ffn_up_exps",
     "mlp.experts.gate_proj": "ffn_gate_exps", "mlp.experts.up_proj": "ffn_up_exps", "mlp.experts.down_proj": "ffn_down_exps",
@@ -372,7 +497,7 @@ def delta_tensor(config, name: str, weights: np.ndarray) -> dict:
 
 def tensors(config, state: dict) -> dict:
     """GGUF tensors of a state in the names that the hub's files use; all are F32."""
-    arch = ARCHITECTURES[config.model_type]
+    arch = arch_of(config)
     kind = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
     layers = getattr(config, "num_hidden_layers", None) or config.n_layer
     names = gguf.get_tensor_name_map(kind, layers)
@@ -383,6 +508,8 @@ def tensors(config, state: dict) -> dict:
     if arch in DELTA:
         text = {name.replace("model.language_model.", "model."): weights for name, weights in state.items() if ".visual." not in name}
         state = {key: value for name, weights in text.items() for key, value in delta_tensor(config, name, weights).items()}
+    if arch in MAMBA2 | MAMBA or config.model_type == "granitemoehybrid":
+        state = {key: value for name, weights in state.items() for key, value in mamba_tensor(config, name, weights).items()}
     for name, weights in state.items():
         if ".linear_attn.in_proj_qkv." in name or ".linear_attn.in_proj_z." in name:
             # The names of Qwen3-Next's tensors are not in the package's map.

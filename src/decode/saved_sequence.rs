@@ -22,7 +22,7 @@ const VERSION: u32 = 1;
 
 /// What must be the same in the model that restores a sequence.
 fn description(transformer: &Transformer, states: &LayerStates) -> String {
-    let (config, (k, _)) = (transformer.config(), states.kv().layer(0));
+    let config = transformer.config();
     format!(
         "{} {} layers {} embd {} vocab {} parameters {} {} bytes, keys {} {}, weights {:016x}",
         config.arch.name,
@@ -32,7 +32,7 @@ fn description(transformer: &Transformer, states: &LayerStates) -> String {
         transformer.parameters(),
         transformer.quantization(),
         transformer.weight_bytes(),
-        k.dtype().name(),
+        states.kv().dtype().name(),
         states.recurrent().bytes(),
         transformer.fingerprint(),
     )

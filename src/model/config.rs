@@ -7,15 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    arch::{Arch, Need, expected_tensors},
+    arch::{Arch, LayerPattern, Need, expected_tensors},
     checkpoint::{Checkpoint, Origin, TensorInfo, TensorValues},
     gguf::Metadata,
     keys::Keys,
-    layer_config::{self, LayerConfig},
+    layer_config::{self, HeadDims, LayerConfig},
+    recurrence::Recurrence,
     rope::{Rope, RopeScaling},
 };
 use crate::error::Result;
-use crate::tensor::ops::{GatedDelta, Gating, ScaleByPosition, ShortConvolution};
+use crate::tensor::ops::{Activation, Gating, ScaleByPosition};
 
 /// The configuration of a forward pass.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,8 +45,10 @@ pub struct Config {
     pub logit_softcap: Option<f32>,
     /// The factor of the embedding.
     pub embedding_scale: f32,
-    /// The factor of everything that is added to the residual stream.
-    pub residual_scale: f32,
+    /// The factors of what is added to the residual stream.
+    pub residual_scales: ResidualScales,
+    /// The function of the feed-forward's gate, or of its only projection.
+    pub activation: Activation,
     /// The factor of the logits.
     pub logit_scale: f32,
     /// Queries, keys and values are held between −limit and limit.
@@ -60,8 +63,8 @@ pub struct Config {
     pub clamped_swiglu: Option<[f32; 2]>,
     /// The mixture of experts of layers that have one; `None` for dense models.
     pub experts: Option<Experts>,
-    /// The gated delta nets of recurrent layers.
-    pub delta_net: Option<DeltaNet>,
+    /// What recurrent layers compute.
+    pub recurrence: Option<Recurrence>,
     /// ε of all norms.
     pub norm_eps: f32,
     /// The longest context of training, in tokens. A dynamic rope scaling multiplies it by its factor.
@@ -76,40 +79,21 @@ pub struct Config {
     pub tie_embeddings: bool,
 }
 
-/// The sizes of a gated delta net (`tensor/ops/recurrent`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeltaNet {
-    /// Heads of queries, and of keys.
-    pub key_heads: usize,
-    /// Heads of values; a multiple of `key_heads`.
-    pub heads: usize,
-    /// The length of a query or key.
-    pub key_dim: usize,
-    /// The length of a value.
-    pub value_dim: usize,
-    /// How many tokens the convolution sees, the present one included.
-    pub taps: usize,
-    /// Head h has the key h mod `key_heads`, instead of neighbours sharing one.
-    pub tiled: bool,
+/// The factors of what the parts of a layer add to the residual stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ResidualScales {
+    /// That of attention.
+    pub attention: f32,
+    /// That of a recurrent mixer.
+    pub recurrent: f32,
+    /// That of the feed-forward.
+    pub feed_forward: f32,
 }
 
-impl DeltaNet {
-    /// Queries, keys and values, which the convolution sees.
-    pub fn channels(&self) -> usize {
-        2 * self.key_heads * self.key_dim + self.values()
-    }
-
-    /// The length of all values together.
-    pub fn values(&self) -> usize {
-        self.heads * self.value_dim
-    }
-
-    /// How many f32 the states of a layer have: that of the convolution, and that of the recurrence.
-    pub fn state_lens(&self) -> [usize; 2] {
-        [
-            ShortConvolution::state_len(self.channels(), self.taps),
-            GatedDelta::state_len(self.heads, self.key_dim, self.value_dim),
-        ]
+impl ResidualScales {
+    /// Whether nothing is scaled.
+    pub fn are_one(&self) -> bool {
+        [self.attention, self.recurrent, self.feed_forward] == [1.0; 3]
     }
 }
 
@@ -147,8 +131,8 @@ impl Config {
     /// The configuration of a model, checked against its tensors.
     pub fn of(checkpoint: &Checkpoint<'_>) -> Result<Self> {
         let mut config = Self::from_metadata(&checkpoint.metadata, &checkpoint.tensors)?;
-        if let Some(net) = &mut config.delta_net {
-            net.tiled = config.arch.delta_heads_tiled && checkpoint.origin == Origin::Gguf;
+        if let Some(Recurrence::DeltaNet(net)) = &mut config.recurrence {
+            net.tiled &= checkpoint.origin == Origin::Gguf;
         }
         Ok(config)
     }
@@ -167,9 +151,14 @@ impl Config {
 
         let n_layers = keys.layers(MAX_LAYERS)?;
         let n_embd = keys.dim("embedding_length", MAX_WIDTH)?;
-        let n_heads = keys.dim_of_all_layers("attention.head_count", n_layers, MAX_HEADS)?;
-        let n_heads = n_heads.ok_or_else(|| keys.missing("attention.head_count"))?;
-        let head_dims = keys.head_dims(n_embd, n_heads)?;
+        let has_attention = arch.layers != LayerPattern::Recurrent;
+        let n_heads = match keys.dim_of_some_layers("attention.head_count", n_layers, MAX_HEADS)? {
+            _ if !has_attention => 0,
+            Some(n_heads) => n_heads,
+            None => return Err(keys.missing("attention.head_count")),
+        };
+        let head_dims =
+            if has_attention { keys.head_dims(n_embd, n_heads)? } else { HeadDims { full: 0, windowed: 0 } };
         let by_name: BTreeMap<&str, &TensorInfo> = tensors.iter().map(|t| (t.name.as_str(), t)).collect();
         let Some(embedding) = by_name.get(TOKEN_EMBEDDING) else {
             bail!(
@@ -198,6 +187,9 @@ impl Config {
         let layers = layer_config::layers(&keys, n_layers, n_heads, head_dims, window, ropes.len(), &|name| {
             by_name.contains_key(name)
         })?;
+        let (attention_in, attention_out) = (keys.multiplier("attention_in")?, keys.multiplier("attention_out")?);
+        let scale_of_scores = keys.multiplier("key")? * attention_in * attention_in;
+        let [gate, down] = keys.multipliers("feed_forward")?;
         let config = Self {
             arch,
             n_layers,
@@ -205,11 +197,20 @@ impl Config {
             n_embd,
             n_embd_per_layer: keys.per_layer_embedding(MAX_WIDTH)?,
             n_heads,
-            attention_scale: keys.attention_scale(n_layers, n_embd, n_heads, head_dims.full)?,
+            attention_scale: keys.attention_scale(n_layers, n_embd, n_heads, head_dims.full)? * scale_of_scores,
             attention_softcap,
             logit_softcap,
             embedding_scale,
-            residual_scale,
+            // Values are scaled as the inputs of attention are.
+            residual_scales: ResidualScales {
+                attention: residual_scale * attention_in * attention_out,
+                recurrent: residual_scale * keys.multiplier("ssm_out")?,
+                feed_forward: residual_scale * down,
+            },
+            activation: match arch.activation {
+                Activation::Silu if gate != 1.0 => Activation::ScaledSilu(gate),
+                activation => activation,
+            },
             logit_scale,
             attention_clamp: keys.positive_or_none("attention.clamp_kqv")?,
             attention_temperature: keys.attention_temperature()?,
@@ -217,7 +218,7 @@ impl Config {
             is_parallel: keys.is_parallel()?,
             clamped_swiglu: keys.clamped_swiglu()?,
             experts: experts(&keys, layers[0].n_ff, &by_name)?,
-            delta_net: delta_net(&keys)?,
+            recurrence: Recurrence::read(&keys)?,
             norm_eps: keys.norm_epsilon()?,
             context_length: match ropes.first().map(|rope| &rope.scaling) {
                 // The stretched context.
@@ -237,14 +238,14 @@ impl Config {
 
     /// How many f32 each state of a recurrent layer has, of one layer after the other.
     pub fn recurrent_state_lens(&self) -> impl Iterator<Item = usize> {
-        let lens = self.delta_net.map(|net| net.state_lens());
-        let layers = self.layers.iter().filter(|layer| layer.is_recurrent).count();
-        (0..layers).flat_map(move |_| lens.into_iter().flatten())
+        let lens = self.recurrence.map(|recurrence| recurrence.state_lens()).unwrap_or_default();
+        let layers = self.layers.iter().filter(|layer| layer.recurrent.is_some()).count();
+        (0..layers).flat_map(move |_| lens.clone())
     }
 
-    /// The layers that keep keys and values, in the order of `LayerConfig::state`.
+    /// The layers that keep keys and values, in the order of `LayerConfig::attention`.
     pub fn layers_with_kv(&self) -> impl Iterator<Item = &LayerConfig> {
-        self.layers.iter().filter(|layer| !layer.is_recurrent && !layer.reuses_kv)
+        self.layers.iter().filter(|layer| layer.attention.is_some() && !layer.reuses_kv)
     }
 
     /// The length of all queries of a token.
@@ -374,48 +375,4 @@ fn shared_n_ff(keys: &Keys, tensors: &BTreeMap<&str, &TensorInfo>) -> Result<usi
         bail!(InvalidFile, "the expert of all tokens has an inner vector of {rows}, wanted at most {MAX_WIDTH}");
     }
     Ok(rows)
-}
-
-/// The sizes of gated delta nets, if the architecture has any. Their keys are those of state space models.
-fn delta_net(keys: &Keys) -> Result<Option<DeltaNet>> {
-    if keys.arch.recurrent_tensors.is_empty() {
-        return Ok(None);
-    }
-    let (key_heads, heads) = (keys.dim("ssm.group_count", MAX_HEADS)?, keys.dim("ssm.time_step_rank", MAX_HEADS)?);
-    let key_dim = keys.dim("ssm.state_size", MAX_WIDTH)?;
-    // GGUF files have the length of all values together, config.json that of one.
-    let value_dim = match keys.dim_or_zero("ssm.value_length", MAX_WIDTH)? {
-        Some(value_dim) if value_dim > 0 => value_dim,
-        _ => {
-            let all = keys.dim("ssm.inner_size", MAX_WIDTH)?;
-            if !all.is_multiple_of(heads) {
-                bail!(
-                    InvalidMetadata,
-                    "{} is {all}, wanted a multiple of the {heads} heads",
-                    keys.name("ssm.inner_size")
-                );
-            }
-            all / heads
-        }
-    };
-    let taps = keys.dim("ssm.conv_kernel", MAX_WIDTH)?;
-    if !heads.is_multiple_of(key_heads) {
-        bail!(
-            InvalidMetadata,
-            "{} is {heads} and {} is {key_heads}, wanted a multiple of it",
-            keys.name("ssm.time_step_rank"),
-            keys.name("ssm.group_count")
-        );
-    }
-    let fits = |dim: usize| dim.is_multiple_of(4) && dim <= GatedDelta::MAX_DIM;
-    if !fits(key_dim) || !fits(value_dim) || !(2..=ShortConvolution::MAX_TAPS).contains(&taps) {
-        bail!(
-            UnsupportedArchitecture,
-            "a gated delta net with keys of {key_dim}, values of {value_dim} and a convolution over {taps} tokens; supported are multiples \
-             of 4 up to {} and 2 to {} tokens",
-            GatedDelta::MAX_DIM,
-            ShortConvolution::MAX_TAPS
-        );
-    }
-    Ok(Some(DeltaNet { key_heads, heads, key_dim, value_dim, taps, tiled: keys.arch.delta_heads_tiled }))
 }

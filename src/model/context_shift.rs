@@ -27,7 +27,7 @@ impl Transformer {
                 config.arch.name
             );
         }
-        if config.delta_net.is_some() {
+        if config.layers.iter().any(|layer| layer.recurrent.is_some()) {
             bail!(
                 InvalidRequest,
                 "context_shift: the recurrent layers of {} have seen the tokens that would be dropped, and can't forget them; leave \

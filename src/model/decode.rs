@@ -4,11 +4,12 @@
 //!
 //! The residual stream is in SoA (`tensor/soa.rs`). Products norm their inputs and add their results to the residual stream.
 
-use super::delta_net::DeltaLayer;
+use super::attention::Attention;
 use super::fused::FusedPass;
-use super::layer::{Layer, LayerOps};
+use super::layer::LayerOps;
 use super::linear::Linear;
 use super::matrix::Matrix;
+use super::mixer::{RecurrentMixer, Step};
 use super::mixture::{Combined, Mixture};
 use super::norm::Norm;
 use super::per_layer::PerLayerInput;
@@ -47,11 +48,11 @@ impl LayerOps for Decode<'_> {
         Ok(Normed { x, norm })
     }
 
-    fn attention(&self, layer: &Layer, h: &Normed<'_>) -> Result<Inner> {
+    fn attention(&self, layer: &Attention, h: &Normed<'_>) -> Result<Inner> {
         let q = self.queries(layer, h)?; // [1, n_heads · head_dim]
         let [sums, totals] = self.0.attention_split(layer, &q)?;
         let capacity = self.0.seen(layer);
-        let Some(gate) = &layer.attention_gate else {
+        let Some(gate) = &layer.gate else {
             let (splits, head_dim) = (self.0.splits(layer), self.0.config.layers[layer.index].head_dim);
             return Ok(Inner::Splits { sums, totals, capacity, splits, head_dim });
         };
@@ -63,16 +64,17 @@ impl LayerOps for Decode<'_> {
         Ok(Inner::Activations(a))
     }
 
-    fn delta_net(&self, _: &Layer, net: &DeltaLayer, h: &Normed<'_>) -> Result<Inner> {
-        let FusedPass { context, config, recurrent, state, .. } = self.0;
+    fn recurrent(&self, mixer: &RecurrentMixer, h: &Normed<'_>) -> Result<Inner> {
+        let FusedPass { context, config, recurrent: states, state: position, .. } = self.0;
         let products: Vec<Tensor> =
-            net.inputs.iter().map(|linear| self.product(h, &linear.weight)).collect::<Result<_>>()?;
-        net.run(context, config, &products, state, recurrent, true).map(Inner::Activations)
+            mixer.inputs.iter().map(|linear| self.product(h, &linear.weight)).collect::<Result<_>>()?;
+        let step = Step { context, config, products: &products, position, states, soa: true };
+        mixer.run(&step).map(Inner::Activations)
     }
 
     fn gated(&self, h: &Normed<'_>, gate_up: &[Linear], _: &Linear) -> Result<Inner> {
         let FusedPass { context, config, .. } = self.0;
-        let activation = config.arch.activation;
+        let activation = config.activation;
         let gate_up = match gate_up {
             [both] => match both.weight.whole() {
                 Some(whole) => {
@@ -93,7 +95,7 @@ impl LayerOps for Decode<'_> {
         let FusedPass { context, config, .. } = self.0;
         let Linear { weight, bias } = up;
         let norm = h.norm.soa()?;
-        let activation = config.arch.activation;
+        let activation = config.activation;
         let op = NormUp { norm: h.norm.kind, activation, bias: bias.is_some(), part: None };
         if let Some(whole) = weight.whole() {
             let inputs: Vec<&Tensor> = [h.x, norm, whole].into_iter().chain(bias).collect();
@@ -111,11 +113,11 @@ impl LayerOps for Decode<'_> {
         let FusedPass { context, config, .. } = self.0;
         let logits = self.product(routed, &router.weight)?; // [1, experts]
         let h = context.run1(&RmsNorm { epsilon: config.norm_eps }, &[h.x, h.norm.soa()?])?; // [1, n_embd] in SoA
-        experts.run(context, config, &h, &logits, true, config.residual_scale)
+        experts.run(context, config, &h, &logits, true, config.residual_scales.feed_forward)
     }
 
-    fn add_product(&self, x: &Tensor, inner: Inner, linear: &Linear, norm: &Norm) -> Result<()> {
-        let FusedPass { context, config, .. } = self.0;
+    fn add_product(&self, x: &Tensor, inner: Inner, linear: &Linear, norm: &Norm, scale: f32) -> Result<()> {
+        let context = self.0.context;
         let matrix = &linear.weight;
         let add_parts = |scale: f32, to: &Tensor| {
             matrix.parts().try_for_each(|(first_row, part)| {
@@ -123,7 +125,7 @@ impl LayerOps for Decode<'_> {
             })
         };
         if norm.is_none() {
-            return add_parts(config.residual_scale, x);
+            return add_parts(scale, x);
         }
         let y = match matrix.whole() {
             Some(whole) => self.multiply(&inner, linear, whole, Residual::Apart, None)?.pop(),
@@ -134,13 +136,13 @@ impl LayerOps for Decode<'_> {
             }
         }; // [1, n_embd] in SoA
         let Some(y) = y else { bail!(Internal, "a product gave nothing") };
-        self.add_normed(x, &y, norm)
+        self.add_normed(x, &y, norm, scale)
     }
 
     fn per_layer_input(&self, x: &Tensor, input: &PerLayerInput, vectors: &Tensor) -> Result<Inner> {
         let FusedPass { context, config, .. } = self.0;
         let gate = self.product(&Normed { x, norm: &input.none }, &input.gate.weight)?; // [1, length]
-        let op = GateInput { activation: config.arch.activation, first: input.first, soa: true };
+        let op = GateInput { activation: config.activation, first: input.first, soa: true };
         context.run1(&op, &[&gate, vectors]).map(Inner::Activations)
     }
 
@@ -150,10 +152,11 @@ impl LayerOps for Decode<'_> {
             return context.run(&CombineExperts { adds: true, soa: true }, &[&outputs, &weights, x]).map(|_| ());
         }
         let y = context.run1(&CombineExperts { adds: false, soa: true }, &[&outputs, &weights])?;
-        self.add_normed(x, &y, norm)
+        self.add_normed(x, &y, norm, self.0.config.residual_scales.feed_forward)
     }
 
-    fn add_normed(&self, x: &Tensor, y: &Tensor, norm: &Norm) -> Result<()> {
+    /// The scale is one if there is a norm (`Fused::takes`).
+    fn add_normed(&self, x: &Tensor, y: &Tensor, norm: &Norm, _: f32) -> Result<()> {
         let FusedPass { context, config, .. } = self.0;
         context.run(&NormAdd { epsilon: config.norm_eps }, &[x, y, norm.soa()?]).map(|_| ())
     }
@@ -162,7 +165,7 @@ impl LayerOps for Decode<'_> {
 impl Decode<'_> {
     /// Queries [1, n_heads · head_dim]. Keys and values go to the caches. One op does all of it, unless heads are normed between the
     /// projections and rope, or a projection is in parts.
-    fn queries(&self, layer: &Layer, h: &Normed<'_>) -> Result<Tensor> {
+    fn queries(&self, layer: &Attention, h: &Normed<'_>) -> Result<Tensor> {
         let FusedPass { context, config, state, .. } = self.0;
         let vectors = self.0.vectors(layer);
         let of_layer = &config.layers[layer.index];

@@ -85,10 +85,10 @@ impl FeedForward {
     }
 
     /// x += the result for the normed x, normed and scaled.
-    pub fn add_to<O: LayerOps>(&self, ops: &O, x: &Tensor, before: &Norm, after: &Norm) -> Result<()> {
+    pub fn add_to<O: LayerOps>(&self, ops: &O, x: &Tensor, before: &Norm, after: &Norm, scale: f32) -> Result<()> {
         match self {
-            Self::Both(both) => both.add_to(ops, x, before, after),
-            _ => self.inner(ops, &ops.normed(before, x)?)?.add_to(ops, x, after),
+            Self::Both(both) => both.add_to(ops, x, before, after, scale),
+            _ => self.inner(ops, &ops.normed(before, x)?)?.add_to(ops, x, after, scale),
         }
     }
 
@@ -106,9 +106,9 @@ impl FeedForward {
 
 impl<O> Inner<'_, O> {
     /// x += the result, normed and scaled.
-    pub fn add_to(self, ops: &impl LayerOps<Inner = O>, x: &Tensor, norm: &Norm) -> Result<()> {
+    pub fn add_to(self, ops: &impl LayerOps<Inner = O>, x: &Tensor, norm: &Norm, scale: f32) -> Result<()> {
         match self {
-            Self::Dense(f, down) => ops.add_product(x, f, down, norm),
+            Self::Dense(f, down) => ops.add_product(x, f, down, norm, scale),
             Self::Experts(combined) => ops.add_experts(x, *combined, norm),
         }
     }
@@ -131,13 +131,13 @@ impl DenseAndExperts {
         })
     }
 
-    fn add_to<O: LayerOps>(&self, ops: &O, x: &Tensor, before: &Norm, after: &Norm) -> Result<()> {
+    fn add_to<O: LayerOps>(&self, ops: &O, x: &Tensor, before: &Norm, after: &Norm, scale: f32) -> Result<()> {
         let sum = ops.context().run1(&Fill { shape: x.shape(), value: 0.0 }, &[])?;
-        self.dense.inner(ops, &ops.normed(before, x)?)?.add_to(ops, &sum, &self.dense_norm)?;
+        self.dense.inner(ops, &ops.normed(before, x)?)?.add_to(ops, &sum, &self.dense_norm, 1.0)?;
         let [experts_norm, post_norm] = &self.experts_norms;
         let (h, routed) = (ops.normed(experts_norm, x)?, ops.normed(&self.router_norm, x)?);
         ops.add_experts(&sum, ops.experts(&h, &routed, &self.router, &self.experts)?, post_norm)?;
-        ops.add_normed(x, &sum, after)
+        ops.add_normed(x, &sum, after, scale)
     }
 }
 

@@ -2,8 +2,8 @@
 //! `prefill.rs` share.
 
 use super::arch::{self, RopeKind};
+use super::attention::Attention;
 use super::config::Config;
-use super::layer::Layer;
 use super::norm::Norm;
 use super::rope::RopeTable;
 use super::state::RecurrentStates;
@@ -60,7 +60,7 @@ impl Fused {
         let has_head_norms = has_one("attn_q_norm.weight");
         let head_norms_fit = !has_head_norms || (is_rms && !has_one("attn_q.bias") && !has_one("attn_qkv.bias"));
         let post_norms_fit = !is_post_normed || is_rms;
-        let scale_fits = config.residual_scale == 1.0 || !is_post_normed;
+        let scale_fits = config.residual_scales.are_one() || !is_post_normed;
         let first_router = config.layers.iter().position(|layer| layer.has_experts);
         let of_experts = |stem: &str| first_router.is_some_and(|layer| has(&format!("blk.{layer}.{stem}")));
         let experts_fit = config.experts.is_none()
@@ -125,13 +125,13 @@ impl LayerVectors {
 }
 
 impl FusedPass<'_> {
-    pub fn vectors(&self, layer: &Layer) -> &LayerVectors {
+    pub fn vectors(&self, layer: &Attention) -> &LayerVectors {
         &self.fused.layers[layer.index]
     }
 
     /// Takes the product with a part of the projections, [n, rows]. Returns its queries [n, n_heads · head_dim] if it has any; its keys and
     /// values go to the caches.
-    pub fn rope_and_append(&self, layer: &Layer, parts: QkvParts, product: &Tensor) -> Result<Option<Tensor>> {
+    pub fn rope_and_append(&self, layer: &Attention, parts: QkvParts, product: &Tensor) -> Result<Option<Tensor>> {
         let Self { context, config, state, .. } = *self;
         let vectors = self.vectors(layer);
         let of_layer = &config.layers[layer.index];
@@ -176,18 +176,18 @@ impl FusedPass<'_> {
     }
 
     /// How attention of one or a few tokens splits the positions.
-    pub fn splits(&self, layer: &Layer) -> Splits {
+    pub fn splits(&self, layer: &Attention) -> Splits {
         Splits::choose(self.config.layers[layer.index].head_dim, self.context.device().capabilities())
     }
 
     /// The caches for the keys and values of these projections.
-    pub fn caches(&self, layer: &Layer, parts: QkvParts) -> impl Iterator<Item = &Tensor> {
+    pub fn caches(&self, layer: &Attention, parts: QkvParts) -> impl Iterator<Item = &Tensor> {
         let (k_cache, v_cache) = self.cache.layer(layer.state);
         parts.k.then_some(k_cache).into_iter().chain(parts.v.then_some(v_cache))
     }
 
     /// Attention of one or a few tokens with the positions split, not merged yet: sums and totals of each split.
-    pub fn attention_split(&self, layer: &Layer, q: &Tensor) -> Result<[Tensor; 2]> {
+    pub fn attention_split(&self, layer: &Attention, q: &Tensor) -> Result<[Tensor; 2]> {
         let Self { context, config, .. } = *self;
         let of_layer = &config.layers[layer.index];
         let split = AttentionSplit {
@@ -205,7 +205,7 @@ impl FusedPass<'_> {
     }
 
     /// The most positions that a token of a layer sees in this cache.
-    pub fn seen(&self, layer: &Layer) -> usize {
+    pub fn seen(&self, layer: &Attention) -> usize {
         let capacity = self.cache.capacity();
         self.config.layers[layer.index].window.map_or(capacity, |window| window.min(capacity))
     }

@@ -2,7 +2,7 @@
 //! and of llama.cpp's gguf-py (`constants.py`).
 
 use super::arch::{Arch, RopeKind};
-use super::gguf::{Array, Metadata, Value};
+use super::gguf::{Metadata, Value};
 use super::layer_config::HeadDims;
 use super::rope::{Rope, RopeScaling};
 use crate::error::{Error, Result};
@@ -25,26 +25,12 @@ impl Keys<'_> {
         err!(InvalidMetadata, "the metadata has no key {:?}, which {} needs", self.name(key), self.arch.name)
     }
 
-    fn in_range(&self, key: &str, value: u32, least: usize, max: usize) -> Result<usize> {
+    pub(super) fn in_range(&self, key: &str, value: u32, least: usize, max: usize) -> Result<usize> {
         let value = value as usize;
         if value < least || value > max {
             bail!(InvalidMetadata, "{} is {value}, wanted {least} to {max}", self.name(key));
         }
         Ok(value)
-    }
-
-    /// The layers without those that predict further tokens, which llama.cpp's files count too.
-    pub fn layers(&self, max: usize) -> Result<usize> {
-        let (all, further) = (self.dim("block_count", max)?, self.further_layers(max)?);
-        if further >= all {
-            bail!(InvalidMetadata, "{} is {further} of {all} layers", self.name("nextn_predict_layers"));
-        }
-        Ok(all - further)
-    }
-
-    /// How many of a file's last layers predict further tokens.
-    pub fn further_layers(&self, max: usize) -> Result<usize> {
-        Ok(self.dim_or_zero("nextn_predict_layers", max)?.unwrap_or(0))
     }
 
     /// A dimension: 1 or more.
@@ -53,25 +39,13 @@ impl Keys<'_> {
         self.in_range(key, value, 1, max)
     }
 
-    fn optional_dim(&self, key: &str, max: usize) -> Result<Option<usize>> {
+    pub(super) fn optional_dim(&self, key: &str, max: usize) -> Result<Option<usize>> {
         self.metadata.optional_u32(&self.name(key))?.map(|value| self.in_range(key, value, 1, max)).transpose()
     }
 
     /// The same for keys where converters write zero for "none"; returns zero then.
     pub fn dim_or_zero(&self, key: &str, max: usize) -> Result<Option<usize>> {
         self.metadata.optional_u32(&self.name(key))?.map(|value| self.in_range(key, value, 0, max)).transpose()
-    }
-
-    pub fn dim_of_all_layers(&self, key: &str, n_layers: usize, max: usize) -> Result<Option<usize>> {
-        let value = self.metadata.optional_u32_of_all_layers(&self.name(key), n_layers as u32)?;
-        value.map(|value| self.in_range(key, value, 1, max)).transpose()
-    }
-
-    /// The same for each layer, where layers may differ.
-    pub fn dim_of_each_layer(&self, key: &str, n_layers: usize, max: usize) -> Result<Option<Vec<usize>>> {
-        let values = self.metadata.optional_u32_of_each_layer(&self.name(key), n_layers as u32)?;
-        let in_range = |values: Vec<u32>| values.into_iter().map(|value| self.in_range(key, value, 1, max)).collect();
-        values.map(in_range).transpose()
     }
 
     /// An integer or a float: writers differ.
@@ -89,7 +63,7 @@ impl Keys<'_> {
     }
 
     /// A number above zero.
-    fn positive(&self, key: &str) -> Result<Option<f32>> {
+    pub(super) fn positive(&self, key: &str) -> Result<Option<f32>> {
         match self.number(key)? {
             Some(value) if value <= 0.0 => {
                 bail!(InvalidMetadata, "{} is {value}, wanted a number above 0", self.name(key))
@@ -101,6 +75,26 @@ impl Keys<'_> {
     /// The same for keys where converters write zero for "none".
     pub fn positive_or_none(&self, key: &str) -> Result<Option<f32>> {
         if self.number(key)? == Some(0.0) { Ok(None) } else { self.positive(key) }
+    }
+
+    /// A factor of an architecture that has such. GGUF has no such keys; config.json has.
+    pub fn multiplier(&self, name: &str) -> Result<f32> {
+        if !self.arch.has_multipliers {
+            return Ok(1.0);
+        }
+        Ok(self.number(&format!("multipliers.{name}"))?.unwrap_or(1.0))
+    }
+
+    /// The same of several factors.
+    pub fn multipliers<const N: usize>(&self, name: &str) -> Result<[f32; N]> {
+        let key = self.name(&format!("multipliers.{name}"));
+        let Some(values) = self.metadata.optional_f32_array(&key)?.filter(|_| self.arch.has_multipliers) else {
+            return Ok([1.0; N]);
+        };
+        match <[f32; N]>::try_from(values) {
+            Ok(values) if values.iter().all(|value| value.is_finite()) => Ok(values),
+            _ => bail!(InvalidMetadata, "{key} is {values:?}, wanted {N} numbers"),
+        }
     }
 
     /// The lengths of heads, in layers with full attention and in layers with a window.
@@ -161,7 +155,7 @@ impl Keys<'_> {
             return Ok(scale);
         }
         let width = if self.arch.attention_by_width_at == Some(n_layers) { n_embd / n_heads } else { head_dim };
-        Ok(1.0 / (width as f32).sqrt())
+        Ok(1.0 / (width.max(1) as f32).sqrt())
     }
 
     /// The soft caps of attention scores and of logits.
@@ -176,6 +170,10 @@ impl Keys<'_> {
 
     /// The factors of embedding, residuals and logits.
     pub fn scales(&self, n_embd: usize) -> Result<[f32; 3]> {
+        if self.arch.has_multipliers {
+            let read = |key: &str| Ok::<_, Error>(self.positive(key)?.unwrap_or(1.0));
+            return Ok([read("embedding_scale")?, 1.0, read("logit_scale")?]);
+        }
         if !self.arch.has_scales {
             let logits = if self.arch.multiplies_logits { self.positive_or_none("logit_scale")? } else { None };
             let embedding = if self.arch.scales_embedding { (n_embd as f32).sqrt() } else { 1.0 };
@@ -224,61 +222,6 @@ impl Keys<'_> {
         }
     }
 
-    /// Which layers have a window, if the metadata says so. It has an array, or a number n: then every n-th layer has none.
-    pub fn windowed_layers(&self, n_layers: usize) -> Result<Option<Vec<bool>>> {
-        let name = self.name("attention.sliding_window_pattern");
-        match self.metadata.get(&name) {
-            None => Ok(None),
-            Some(Value::Array(Array::Bool(layers))) if layers.len() >= n_layers => {
-                Ok(Some(layers.iter().take(n_layers).copied().collect()))
-            }
-            Some(Value::Array(_)) => {
-                bail!(InvalidMetadata, "{name} is no array of a truth value for each of {n_layers} layers")
-            }
-            Some(_) => match self.metadata.u32(&name)? as usize {
-                0 => Ok(Some(vec![true; n_layers])),
-                every => Ok(Some((0..n_layers).map(|layer| !(layer + 1).is_multiple_of(every)).collect())),
-            },
-        }
-    }
-
-    /// Which layers are recurrent: those of an array, or all but every n-th.
-    pub fn recurrent_layers(&self, n_layers: usize) -> Result<Vec<bool>> {
-        if self.arch.recurrent_tensors.is_empty() {
-            return Ok(vec![false; n_layers]);
-        }
-        let name = self.name("attention.recurrent_layers");
-        let layers: Vec<bool> = match self.metadata.get(&name) {
-            Some(Value::Array(Array::Bool(layers))) if layers.len() >= n_layers => {
-                layers.iter().take(n_layers).copied().collect()
-            }
-            Some(_) => bail!(InvalidMetadata, "{name} is no array of a truth value for each of {n_layers} layers"),
-            None => {
-                let every = self.optional_dim("full_attention_interval", n_layers.max(4))?.unwrap_or(4);
-                (0..n_layers).map(|layer| !(layer + 1).is_multiple_of(every)).collect()
-            }
-        };
-        if layers.iter().all(|is_recurrent| *is_recurrent) {
-            bail!(
-                UnsupportedArchitecture,
-                "all {n_layers} layers are recurrent ({name}); a model without attention is not supported"
-            );
-        }
-        Ok(layers)
-    }
-
-    /// Which layers have rope, if the metadata says it. GGUF has no such key; config.json has (`hugging_face/mod.rs`).
-    pub fn layers_with_rope(&self, n_layers: usize) -> Result<Option<Vec<bool>>> {
-        match self.metadata.optional_u32_array(&self.name("rope.layers"))? {
-            Some(layers) if layers.len() < n_layers => bail!(
-                InvalidMetadata,
-                "of {n_layers} layers the configuration says for {} whether they have rope",
-                layers.len()
-            ),
-            layers => Ok(layers.map(|layers| layers.into_iter().take(n_layers).map(|has| has != 0).collect())),
-        }
-    }
-
     /// Whether layers with full attention have keys for values. GGUF has no such key; config.json has (`hugging_face/layer_kinds.rs`).
     pub fn values_are_keys(&self) -> Result<Option<bool>> {
         self.metadata.optional_bool(&self.name("attention.values_are_keys"))
@@ -300,7 +243,12 @@ impl Keys<'_> {
         has_window: bool,
         has_tensor: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<Rope>> {
-        let Some(kind) = self.arch.rope else { return Ok(Vec::new()) };
+        let Some(kind) = self.arch.rope.filter(|_| head_dims.full > 0) else { return Ok(Vec::new()) };
+        let is_off =
+            || Ok::<_, Error>(self.metadata.optional_bool(&self.name("rope.scaling.finetuned"))? == Some(false));
+        if self.arch.rope_switch && is_off()? {
+            return Ok(Vec::new());
+        }
         // GGUF has no such key; folders may have other pairs than GGUF files (`hugging_face/mod.rs`).
         let kind = match self.metadata.optional_bool(&self.name("rope.interleaved"))? {
             Some(true) => RopeKind::Interleaved,
@@ -446,7 +394,7 @@ impl Keys<'_> {
             self.refuse_number("embedding_length_per_layer_input", "embeddings for each layer", |v| v != 0.0)?;
         }
         self.refuse_number("swiglu_clamp_exp", "another clamped unit of experts", |v| v != 0.0)?;
-        if !self.arch.has_scales {
+        if !self.arch.has_scales && !self.arch.has_multipliers {
             if !self.arch.multiplies_logits {
                 self.refuse_number("logit_scale", "scaled logits", |v| v != 0.0 && v != 1.0)?;
             }
@@ -461,7 +409,7 @@ impl Keys<'_> {
         if !self.arch.parallel_without_norm && self.arch.parallel.is_none() {
             switches.push(("use_parallel_residual", true, "parallel residuals"));
         }
-        if self.arch.has_scales {
+        if self.arch.has_scales && !self.arch.rope_switch {
             // llama.cpp uses it to switch rope on in the architecture with these scales.
             switches.push(("rope.scaling.finetuned", false, "a model without rope"));
         }

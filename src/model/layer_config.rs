@@ -1,7 +1,7 @@
 //! The settings in which the layers of a model may differ, read from its metadata: sizes of heads and of the feed-forward, windows, ropes,
 //! experts, and whose state a layer has.
 
-use super::arch::{ROUTER, WindowPattern};
+use super::arch::{LayerParts, ROUTER, WindowPattern};
 use super::config::{MAX_EXPERTS, MAX_HEADS, MAX_WIDTH};
 use super::keys::Keys;
 use crate::error::Result;
@@ -19,16 +19,18 @@ pub struct LayerConfig {
     pub window: Option<usize>,
     /// The index in `Config::ropes`; `None` for a layer without rope.
     pub rope: Option<usize>,
+    /// For a layer with attention, which keys and values it has: its number among those that keep any, or that of an earlier one.
+    pub attention: Option<usize>,
+    /// For a recurrent layer, its number among those: which states it has.
+    pub recurrent: Option<usize>,
+    /// Whether it has a feed-forward.
+    pub has_feed_forward: bool,
     /// The feed-forward is a mixture of experts.
     pub has_experts: bool,
-    /// A gated delta net instead of attention.
-    pub is_recurrent: bool,
-    /// It has no keys and values of its own and reads those of an earlier layer, which `state` names.
+    /// It has no keys and values of its own and reads those of an earlier layer, which `attention` names.
     pub reuses_kv: bool,
     /// Its values are its keys before their norm, so that it has no projection of values.
     pub values_are_keys: bool,
-    /// The number of the layer among those of its kind: which keys and values or which recurrent state it has.
-    pub state: usize,
 }
 
 impl LayerConfig {
@@ -66,8 +68,10 @@ pub(super) fn layers(
     ropes: usize,
     has_tensor: &dyn Fn(&str) -> bool,
 ) -> Result<Vec<LayerConfig>> {
+    let parts = keys.layer_parts(n_layers)?;
     let n_ff = match keys.dim_of_each_layer("feed_forward_length", n_layers, MAX_WIDTH)? {
         Some(n_ff) => n_ff,
+        None if parts.iter().all(|layer| !layer.feed_forward) => vec![0; n_layers],
         // Where all layers have experts, nothing else uses it.
         None if keys.arch.feed_forward.is_empty() => {
             vec![keys.dim("expert_feed_forward_length", MAX_WIDTH)?; n_layers]
@@ -76,7 +80,8 @@ pub(super) fn layers(
     };
     let n_kv_heads = keys.dim_of_each_layer("attention.head_count_kv", n_layers, MAX_HEADS)?;
     let n_kv_heads = n_kv_heads.unwrap_or_else(|| vec![n_heads; n_layers]);
-    if let Some(kv_heads) = n_kv_heads.iter().find(|kv_heads| !n_heads.is_multiple_of(**kv_heads)) {
+    let with_attention = || n_kv_heads.iter().zip(&parts).filter(|(_, layer)| layer.attention);
+    if let Some((kv_heads, _)) = with_attention().find(|(kv_heads, _)| !n_heads.is_multiple_of(**kv_heads)) {
         bail!(
             InvalidMetadata,
             "{} is {n_heads} and {} is {kv_heads}, wanted a multiple of it",
@@ -97,7 +102,6 @@ pub(super) fn layers(
     }
     let has_window_of = |layer: usize| has_window && is_windowed(layer);
     let with_rope = keys.layers_with_rope(n_layers)?;
-    let recurrent = keys.recurrent_layers(n_layers)?;
     let values_are_keys = keys.values_are_keys()?;
     // The layers from this one on reuse keys and values.
     let own = n_layers - reusing_layers(keys, n_layers)?;
@@ -133,9 +137,9 @@ pub(super) fn layers(
         // Where all layers have experts, one without a router lacks it.
         let has_router = || has_tensor(&ROUTER.replace("{}", &layer.to_string()));
         let always = keys.arch.feed_forward.is_empty() || keys.arch.has_dense_beside_experts();
-        let has_experts = has_experts && (always || has_router());
-        let is_recurrent = recurrent[layer];
-        let state = recurrent[..source].iter().filter(|other| **other == is_recurrent).count();
+        let LayerParts { attention, recurrent, feed_forward: has_feed_forward } = parts[layer];
+        let has_experts = has_experts && has_feed_forward && (always || has_router());
+        let number = |has: fn(&LayerParts) -> bool| parts[..source].iter().filter(|layer| has(layer)).count();
         let values = format!("blk.{layer}.attn_v.weight");
         let values_are_keys = keys.arch.values_may_be_keys
             && window.is_none()
@@ -150,11 +154,12 @@ pub(super) fn layers(
             n_ff: n_ff[layer],
             window,
             rope: has_rope.then_some(rope),
+            attention: attention.then(|| number(|layer| layer.attention)),
+            recurrent: recurrent.then(|| number(|layer| layer.recurrent)),
+            has_feed_forward,
             has_experts,
-            is_recurrent,
             reuses_kv: layer >= own,
             values_are_keys,
-            state,
         })
     };
     (0..n_layers).map(layer).collect()

@@ -112,7 +112,7 @@ impl Mixture {
             }
             Ok::<_, Error>(y)
         };
-        let activation = config.arch.activation;
+        let activation = config.activation;
         let f = match &self.gate_up {
             GateUp::Two { gate, up } => {
                 let (gate, up) = (product(gate, h, soa)?, product(up, h, soa)?); // [n · used, n_ff]

@@ -3,11 +3,11 @@
 //! This layer knows tensors and files. It never names a GPU buffer, a pipeline or a URL, and knows no text.
 
 pub mod arch;
+mod attention;
 pub mod checkpoint;
 pub mod config;
 mod context_shift;
 mod decode;
-mod delta_net;
 mod encoder;
 mod feed_forward;
 pub mod folder;
@@ -17,13 +17,16 @@ pub mod hugging_face;
 mod keys;
 mod layer;
 pub mod layer_config;
+mod layer_keys;
 mod linear;
 mod matrix;
+mod mixer;
 mod mixture;
 mod norm;
 mod per_layer;
 mod pooling;
 mod prefill;
+pub mod recurrence;
 pub mod rope;
 pub mod safetensors;
 pub mod source;

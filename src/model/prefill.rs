@@ -5,11 +5,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::delta_net::DeltaLayer;
+use super::attention;
 use super::fused::FusedPass;
-use super::layer::{Layer, LayerOps};
+use super::layer::LayerOps;
 use super::linear::Linear;
 use super::matrix::Matrix;
+use super::mixer::{RecurrentMixer, Step};
 use super::mixture::{Combined, Mixture};
 use super::norm::Norm;
 use super::per_layer::PerLayerInput;
@@ -73,12 +74,12 @@ impl LayerOps for Prefill<'_> {
         Ok(Normed { x, norm })
     }
 
-    fn attention(&self, layer: &Layer, h: &Normed<'_>) -> Result<Activations> {
+    fn attention(&self, layer: &attention::Attention, h: &Normed<'_>) -> Result<Activations> {
         let FusedPass { context, config, cache, state, .. } = self.pass;
         let of_layer = &config.layers[layer.index];
         let mut q = None;
         let projections = &layer.queries_keys_values;
-        let linears = projections.iter().map(|(_, linear)| linear).chain(&layer.attention_gate);
+        let linears = projections.iter().map(|(_, linear)| linear).chain(&layer.gate);
         let products = self.normed_products(h, linears)?;
         let gate = products.get(projections.len()); // [n, n_heads · head_dim]
         for ((parts, _), product) in projections.iter().zip(&products) {
@@ -112,18 +113,18 @@ impl LayerOps for Prefill<'_> {
         if let Some(gate) = gate {
             context.run(&SigmoidGate { soa: false }, &[&a, gate])?;
         }
-        self.quantize(a, &layer.attention_output.weight)
+        self.quantize(a, &layer.output.weight)
     }
 
-    fn delta_net(&self, layer: &Layer, net: &DeltaLayer, h: &Normed<'_>) -> Result<Activations> {
-        let FusedPass { context, config, recurrent, state, .. } = self.pass;
-        let products = self.normed_products(h, &net.inputs)?;
-        let y = net.run(context, config, &products, state, recurrent, self.small_batch)?; // [n, heads · value_dim]
-        if self.small_batch { Ok(Activations::Soa(y)) } else { self.quantize(y, &layer.attention_output.weight) }
+    fn recurrent(&self, mixer: &RecurrentMixer, h: &Normed<'_>) -> Result<Activations> {
+        let FusedPass { context, config, recurrent: states, state: position, .. } = self.pass;
+        let products = &self.normed_products(h, &mixer.inputs)?;
+        let y = mixer.run(&Step { context, config, products, position, states, soa: self.small_batch })?; // [n, width]
+        if self.small_batch { Ok(Activations::Soa(y)) } else { self.quantize(y, &mixer.output.weight) }
     }
 
     fn gated(&self, h: &Normed<'_>, gate_up: &[Linear], down: &Linear) -> Result<Activations> {
-        let activation = self.pass.config.arch.activation;
+        let activation = self.pass.config.activation;
         let products = self.normed_products(h, gate_up)?;
         let concatenated;
         let gate_up = match &products[..] {
@@ -143,7 +144,7 @@ impl LayerOps for Prefill<'_> {
     }
 
     fn ungated(&self, h: &Normed<'_>, up: &Linear, down: &Linear, _: Option<Xielu>) -> Result<Activations> {
-        let kind = UnaryKind::from(self.pass.config.arch.activation);
+        let kind = UnaryKind::try_from(self.pass.config.activation)?;
         let up = self.product(&self.normed_for(h, &up.weight)?, up)?; // [n, n_ff]
         self.quantize(self.context().run1(&Unary { kind }, &[&up])?, &down.weight)
     }
@@ -154,13 +155,13 @@ impl LayerOps for Prefill<'_> {
         let h = h.norm.run(context, h.x)?; // [n, n_embd]
         let routed = if is_same { h.clone() } else { routed.norm.run(context, routed.x)? };
         let logits = router.run(context, ops::linear(h.shape().dims()[0]), &[&routed])?; // [n, experts]
-        experts.run(context, config, &h, &logits, false, config.residual_scale)
+        experts.run(context, config, &h, &logits, false, config.residual_scales.feed_forward)
     }
 
-    fn add_product(&self, x: &Tensor, inner: Activations, linear: &Linear, norm: &Norm) -> Result<()> {
+    fn add_product(&self, x: &Tensor, inner: Activations, linear: &Linear, norm: &Norm, scale: f32) -> Result<()> {
         let Linear { weight, bias } = linear;
-        let Some(whole) = weight.whole().filter(|_| norm.is_none() && self.pass.config.residual_scale == 1.0) else {
-            return self.add_normed(x, &self.product(&inner, linear)?, norm);
+        let Some(whole) = weight.whole().filter(|_| norm.is_none() && scale == 1.0) else {
+            return self.add_normed(x, &self.product(&inner, linear)?, norm, scale);
         };
         let epilogue = Epilogue { bias: bias.is_some(), residual: true };
         self.multiply(&inner, epilogue, whole, &bias.iter().chain([x]).collect::<Vec<_>>()).map(|_| ())
@@ -169,7 +170,7 @@ impl LayerOps for Prefill<'_> {
     fn per_layer_input(&self, x: &Tensor, input: &PerLayerInput, vectors: &Tensor) -> Result<Activations> {
         let normed = Normed { x, norm: &input.none };
         let gate = self.product(&self.normed_for(&normed, &input.gate.weight)?, &input.gate)?; // [n, length]
-        let op = GateInput { activation: self.pass.config.arch.activation, first: input.first, soa: self.small_batch };
+        let op = GateInput { activation: self.pass.config.activation, first: input.first, soa: self.small_batch };
         let y = self.context().run1(&op, &[&gate, vectors])?;
         if self.small_batch { Ok(Activations::Soa(y)) } else { self.quantize(y, &input.projection.weight) }
     }
@@ -180,14 +181,14 @@ impl LayerOps for Prefill<'_> {
             return context.run(&CombineExperts { adds: true, soa: false }, &[&outputs, &weights, x]).map(|_| ());
         }
         let y = context.run1(&CombineExperts::default(), &[&outputs, &weights])?; // [tokens, n_embd]
-        self.add_normed(x, &y, norm)
+        self.add_normed(x, &y, norm, self.pass.config.residual_scales.feed_forward)
     }
 
-    fn add_normed(&self, x: &Tensor, y: &Tensor, norm: &Norm) -> Result<()> {
-        let FusedPass { context, config, .. } = self.pass;
+    fn add_normed(&self, x: &Tensor, y: &Tensor, norm: &Norm, scale: f32) -> Result<()> {
+        let context = self.context();
         let mut y = norm.run(context, y)?; // [tokens, n_embd]
-        if config.residual_scale != 1.0 {
-            y = context.run1(&Scale { factor: config.residual_scale }, &[&y])?;
+        if scale != 1.0 {
+            y = context.run1(&Scale { factor: scale }, &[&y])?;
         }
         context.run(&Add, &[x, &y]).map(|_| ())
     }

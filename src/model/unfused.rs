@@ -2,10 +2,11 @@
 //! as the reference for `decode.rs` and `prefill.rs`.
 
 use super::arch::RopeKind;
+use super::attention;
 use super::config::Config;
-use super::delta_net::DeltaLayer;
-use super::layer::{Layer, LayerOps};
+use super::layer::LayerOps;
 use super::linear::Linear;
+use super::mixer::{RecurrentMixer, Step};
 use super::mixture::{Combined, Mixture, SharedExpert};
 use super::norm::Norm;
 use super::per_layer::PerLayerInput;
@@ -47,7 +48,7 @@ impl LayerOps for Unfused<'_> {
         norm.run(self.context, x)
     }
 
-    fn attention(&self, layer: &Layer, h: &Tensor) -> Result<Tensor> {
+    fn attention(&self, layer: &attention::Attention, h: &Tensor) -> Result<Tensor> {
         let Self { context, config, .. } = *self;
         let (q, new) = self.project(layer, h)?;
         if let Some(limit) = config.attention_clamp {
@@ -102,20 +103,21 @@ impl LayerOps for Unfused<'_> {
                 context.run1(&AttentionSpans { heads, kv_heads, head_dim, scale }, &[&q, k, v, spans])
             }
         }?;
-        if let Some(gate) = &layer.attention_gate {
+        if let Some(gate) = &layer.gate {
             context.run(&SigmoidGate { soa: false }, &[&a, &self.product(gate, h)?])?;
         }
         Ok(a)
     }
 
-    fn delta_net(&self, _: &Layer, net: &DeltaLayer, h: &Tensor) -> Result<Tensor> {
+    fn recurrent(&self, mixer: &RecurrentMixer, h: &Tensor) -> Result<Tensor> {
         let Tokens::After { states, state } = self.tokens else { bail!(Internal, "an encoder with a recurrent layer") };
-        let products = net.inputs.iter().map(|linear| self.product(linear, h)).collect::<Result<Vec<Tensor>>>()?;
-        net.run(self.context, self.config, &products, state, states.recurrent(), false)
+        let products = mixer.inputs.iter().map(|linear| self.product(linear, h)).collect::<Result<Vec<Tensor>>>()?;
+        let (context, config, states) = (self.context, self.config, states.recurrent());
+        mixer.run(&Step { context, config, products: &products, position: state, states, soa: false })
     }
 
     fn gated(&self, h: &Tensor, gate_up: &[Linear], _: &Linear) -> Result<Tensor> {
-        let activation = self.config.arch.activation;
+        let activation = self.config.activation;
         let products = gate_up.iter().map(|linear| self.product(linear, h)).collect::<Result<Vec<Tensor>>>()?;
         match &products[..] {
             [gate, up] => self.context.run1(&Swiglu { activation }, &[gate, up]),
@@ -126,7 +128,7 @@ impl LayerOps for Unfused<'_> {
 
     fn ungated(&self, h: &Tensor, up: &Linear, _: &Linear, xielu: Option<Xielu>) -> Result<Tensor> {
         let up = self.product(up, h)?;
-        let kind = UnaryKind::from(self.config.arch.activation);
+        let kind = UnaryKind::try_from(self.config.activation)?;
         match xielu {
             Some(xielu) => self.context.run1(&xielu, &[&up]),
             None => self.context.run1(&Unary { kind }, &[&up]),
@@ -150,12 +152,12 @@ impl LayerOps for Unfused<'_> {
     }
 
     fn per_layer_input(&self, x: &Tensor, input: &PerLayerInput, vectors: &Tensor) -> Result<Tensor> {
-        let op = GateInput { activation: self.config.arch.activation, first: input.first, soa: false };
+        let op = GateInput { activation: self.config.activation, first: input.first, soa: false };
         self.context.run1(&op, &[&self.product(&input.gate, x)?, vectors])
     }
 
-    fn add_product(&self, x: &Tensor, inner: Tensor, linear: &Linear, norm: &Norm) -> Result<()> {
-        self.add_normed(x, &self.product(linear, &inner)?, norm)
+    fn add_product(&self, x: &Tensor, inner: Tensor, linear: &Linear, norm: &Norm, scale: f32) -> Result<()> {
+        self.add_normed(x, &self.product(linear, &inner)?, norm, scale)
     }
 
     fn add_experts(&self, x: &Tensor, combined: Combined, norm: &Norm) -> Result<()> {
@@ -163,13 +165,13 @@ impl LayerOps for Unfused<'_> {
         if let Some(shared) = &combined.shared {
             self.context.run(&Add, &[&y, shared])?;
         }
-        self.add_normed(x, &y, norm)
+        self.add_normed(x, &y, norm, self.config.residual_scales.feed_forward)
     }
 
-    fn add_normed(&self, x: &Tensor, y: &Tensor, norm: &Norm) -> Result<()> {
+    fn add_normed(&self, x: &Tensor, y: &Tensor, norm: &Norm, scale: f32) -> Result<()> {
         let mut y = norm.run(self.context, y)?;
-        if self.config.residual_scale != 1.0 {
-            y = self.context.run1(&Scale { factor: self.config.residual_scale }, &[&y])?;
+        if scale != 1.0 {
+            y = self.context.run1(&Scale { factor: scale }, &[&y])?;
         }
         self.context.run(&Add, &[x, &y]).map(|_| ())
     }
@@ -182,7 +184,7 @@ impl Unfused<'_> {
     }
 
     /// Queries [n, n_heads · head_dim], and keys and values [n, n_kv_heads · head_dim] if the layer has own ones.
-    fn project(&self, layer: &Layer, h: &Tensor) -> Result<(Tensor, Option<[Tensor; 2]>)> {
+    fn project(&self, layer: &attention::Attention, h: &Tensor) -> Result<(Tensor, Option<[Tensor; 2]>)> {
         let (q_dim, kv_dim) = (self.config.q_dim(layer.index), self.config.layers[layer.index].kv_dim());
         let products: Vec<Tensor> =
             layer.queries_keys_values.iter().map(|(_, linear)| self.product(linear, h)).collect::<Result<_>>()?;
@@ -199,7 +201,7 @@ impl Unfused<'_> {
     }
 
     /// Queries or keys [n, heads · head_dim], normed head by head or over all heads.
-    fn norm_heads(&self, layer: &Layer, x: Tensor, norm: &Norm) -> Result<Tensor> {
+    fn norm_heads(&self, layer: &attention::Attention, x: Tensor, norm: &Norm) -> Result<Tensor> {
         if norm.is_none() {
             return Ok(x);
         }

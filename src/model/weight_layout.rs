@@ -13,7 +13,7 @@ use crate::tensor::quant::{self, BLOCK, FORMATS, Format};
 
 /// Matrices that are not quantised: they are small and sensitive.
 const NOT_QUANTIZED: &[&str] =
-    &["ffn_gate_inp", "ffn_gate_inp_shexp", "position_embd", "ssm_alpha", "ssm_beta", "token_types"];
+    &["ffn_gate_inp", "ffn_gate_inp_shexp", "position_embd", "ssm_alpha", "ssm_beta", "ssm_dt", "ssm_x", "token_types"];
 
 /// What the caller asks for.
 #[derive(Clone, Copy, Default)]
@@ -135,10 +135,10 @@ impl Layout {
         config: &Config,
         capabilities: Option<&Capabilities>,
     ) -> Result<Vec<Group<'a>>> {
-        let net = config.delta_net.map_or(0, |net| net.values());
+        let recurrent = config.recurrence.map_or(0, |recurrence| recurrence.width());
         let of_layers = config.layers.iter().flat_map(|layer| [layer.n_ff, config.n_heads * layer.head_dim]);
-        let are_blocks =
-            of_layers.chain([config.n_embd, config.n_embd_per_layer, net]).all(|width| width.is_multiple_of(BLOCK));
+        let of_model = [config.n_embd, config.n_embd_per_layer, recurrent];
+        let are_blocks = of_layers.chain(of_model).all(|width| width.is_multiple_of(BLOCK));
         if !self.join || !are_blocks || !config.layers.iter().all(|layer| layer.head_dim.is_multiple_of(4)) {
             return Ok(vec![]);
         }
@@ -151,14 +151,14 @@ impl Layout {
         for layer in 0..config.n_layers {
             for JoinedMatrices { name, parts: stems, whole } in JOINED {
                 // A feed-forward without a gate has one projection, which stays alone.
-                if *whole == "ffn_up" && config.experts.is_none() && config.arch.has_ungated_feed_forward() {
+                if *name == "ffn_gate_up" && config.experts.is_none() && config.arch.has_ungated_feed_forward() {
                     continue;
                 }
                 let of_layer = |stem: &str| by_name.get(format!("blk.{layer}.{stem}.weight").as_str()).copied();
                 let name = format!("blk.{layer}.{name}");
                 let parts: Vec<Option<&TensorInfo>> = stems.iter().map(|part| of_layer(part)).collect();
                 // The file may already hold them as one matrix.
-                if let (None, Some(whole)) = (parts[0], of_layer(whole)) {
+                if let (None, Some(whole)) = (parts[0], whole.and_then(of_layer)) {
                     let format = self.format(whole, config)?;
                     groups.push(Group { name, first: 0, count: parts.len(), format, parts: vec![whole] });
                     continue;
@@ -293,8 +293,11 @@ pub(super) fn matrix_of(tensor: &TensorInfo) -> Result<(usize, usize)> {
     }
 }
 
-/// Whether a tensor is kept as f32: those of one dimension, the norms for each head, and short convolutions.
+/// Whether a tensor is kept as f32: those of one dimension, the norms for each head, short convolutions, and the decays of states.
 pub(super) fn is_vector(tensor: &TensorInfo) -> bool {
     tensor.dims.len() == 1
-        || [".attn_q_norm.", ".attn_k_norm.", ".ssm_conv1d."].iter().any(|part| tensor.name.contains(part))
+        || tensor.name.ends_with(".ssm_a")
+        || [".attn_q_norm.", ".attn_k_norm.", ".ssm_conv1d.", ".shortconv.conv."]
+            .iter()
+            .any(|part| tensor.name.contains(part))
 }

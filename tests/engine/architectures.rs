@@ -21,7 +21,7 @@ const TOLERANCE: f64 = 1e-4;
 /// What runs one op at a time, since the fused ops don't compute it: gates with biases, attention and feed-forward side by side, sinks, ALiBi,
 /// clamps, queries scaled by position, norms of heads after rope or with biases before them, xIELU, experts with biases or beside one that
 /// every token uses.
-const UNFUSED: [&str; 21] = [
+const UNFUSED: [&str; 22] = [
     "apertus",
     "bloom",
     "cohere",
@@ -32,6 +32,7 @@ const UNFUSED: [&str; 21] = [
     "glm4_moe",
     "gpt_oss",
     "gptneox",
+    "granite4_moe",
     "hunyuan_dense",
     "hunyuan_moe",
     "llama_linear",
@@ -246,9 +247,11 @@ fn matrices_in_parts_give_the_same() {
     for model in models() {
         // Bytes that the largest matrices are several times as large as, and that a few tokens' activations fit. An expert is not
         // divided.
-        // Nor is the state of a gated delta net.
+        // Nor is the state of a recurrent layer.
         let binding = match &*model.name {
-            "mixtral" | "qwen3_5" | "qwen3_5_moe" | "qwen3_next" => 8200,
+            "falcon_h1" | "falcon_h1_norm" | "mixtral" | "nemotron_h" | "qwen3_5" | "qwen3_5_moe" | "qwen3_next" => {
+                8200
+            }
             "gpt_oss" => 8800,
             _ => 5000,
         };
@@ -282,7 +285,7 @@ fn matrices_in_parts_give_the_same() {
     }
 }
 
-/// A layer's part of a decode step is few dispatches, whatever norms and biases it has.
+/// A layer's part of a decode step is few dispatches, whatever norms and biases it has and whatever mixes its tokens.
 #[test]
 fn a_step_is_few_dispatches() {
     let context = adapter::context(true);
@@ -308,14 +311,38 @@ fn a_step_is_few_dispatches() {
         // Six of a layer with a gated delta net, ten of one with gated attention.
         ("qwen3_5", 8, 2),
     ];
+    // Of all layers: five of one with a short convolution, seven with Mamba-2 and its norm, five and four of the parts that add to the
+    // residual stream by themselves, seven and two of a Mamba mixer and a feed-forward.
+    let wanted_in_all = [
+        ("lfm2", 5 + 7 + 5 + 2),
+        ("granite4", 7 + 5 + 7 + 4),
+        ("falcon_h1", 2 * (4 + 3 + 2) + 2),
+        ("nemotron_h", 5 + 2 + 3 + 5 + 2 + 2),
+        ("mamba2", 3 * 5 + 2),
+        ("mamba", 3 * 6 + 2),
+    ];
     for model in models() {
-        let Some((_, per_layer, besides)) = wanted.iter().find(|(name, ..)| *name == model.name) else { continue };
+        let per_layer = wanted.iter().find(|(name, ..)| *name == model.name);
+        let in_all = wanted_in_all.iter().find(|(name, _)| *name == model.name);
+        if per_layer.is_none() && in_all.is_none() {
+            continue;
+        }
         let loaded = Loaded::new(&context, &model.name, GGUF, true, 64);
         let before = context.device().stats().dispatches;
         loaded.forward(&model.ids[..1], 0);
         let layers = loaded.transformer.config().n_layers as u64;
         let dispatches = context.device().stats().dispatches - before;
-        assert_eq!(dispatches, per_layer * layers + besides, "{}", model.name);
+        let wanted = per_layer.map(|(_, per_layer, besides)| per_layer * layers + besides);
+        assert_eq!(Some(dispatches), wanted.or(in_all.map(|(_, all)| *all)), "{}", model.name);
+        if in_all.is_some() {
+            // Recurrences take a prompt's tokens inside of their dispatches.
+            let counts = [31, 64].map(|length| {
+                let before = context.device().stats().dispatches;
+                loaded.pass(&model.ids[..length], 0, Logits::Last);
+                context.device().stats().dispatches - before
+            });
+            assert_eq!(counts[0], counts[1], "{}", model.name);
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod config_json;
 mod damage;
 mod folders;
 mod hostile;
+mod hybrids;
 mod inspect;
 mod logits;
 mod refusals;

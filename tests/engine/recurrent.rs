@@ -1,5 +1,5 @@
-//! A model of gated delta nets and attention, by every way of decoding: each gives what the others give. Going on from a wrong state would
-//! give another answer (`tests/golden/README.md`).
+//! A model of each kind of recurrent state, by every way of decoding: each gives what the others give. Going on from a wrong state would give
+//! another answer (`tests/golden/README.md`).
 
 use std::path::Path;
 
@@ -15,10 +15,16 @@ use serde_json::{Value, json};
 use crate::support::engines::load;
 use crate::support::errors::check_error;
 
-/// Dense: its ops are fused, and requests that run at once share steps.
+/// Gated delta nets and attention, dense: its ops are fused, and requests that run at once share steps.
 const DENSE: &str = "qwen3_5";
 /// With experts, one of them for all tokens: one op at a time.
 const WITH_EXPERTS: &str = "qwen3_next";
+/// Short convolutions and attention.
+const SHORT_CONVOLUTIONS: &str = "lfm2";
+/// Mamba-2 with heads and groups, and attention.
+const MAMBA2: &str = "granite4";
+/// Mamba in all layers: no keys and values at all.
+const MAMBA: &str = "mamba";
 
 fn engine(model: &str, max_sequences: usize) -> Engine {
     let options =
@@ -85,6 +91,21 @@ fn every_way_of_decoding_with_experts_gives_the_same() {
     refuses_to_shift(&every_way_gives_the_same(WITH_EXPERTS), "qwen3next");
 }
 
+#[test]
+fn every_way_of_decoding_with_short_convolutions_gives_the_same() {
+    refuses_to_shift(&every_way_gives_the_same(SHORT_CONVOLUTIONS), "lfm2");
+}
+
+#[test]
+fn every_way_of_decoding_with_mamba2_gives_the_same() {
+    refuses_to_shift(&every_way_gives_the_same(MAMBA2), "granitehybrid");
+}
+
+#[test]
+fn every_way_of_decoding_with_mamba_gives_the_same() {
+    refuses_to_shift(&every_way_gives_the_same(MAMBA), "mamba");
+}
+
 fn refuses_to_shift(engine: &Engine, architecture: &str) {
     let asked = request(&[5, 6, 7], json!({"context_shift": true}));
     let refused = engine.complete(CompletionRequest::parse(asked).unwrap());
@@ -143,6 +164,11 @@ pub(super) fn every_way_gives_the_same(model: &str) -> Engine {
 #[test]
 fn a_conversation_is_saved_with_its_states() {
     a_conversation_is_saved(DENSE);
+}
+
+#[test]
+fn a_conversation_without_keys_and_values_is_saved() {
+    a_conversation_is_saved(MAMBA);
 }
 
 pub(super) fn a_conversation_is_saved(model: &str) {

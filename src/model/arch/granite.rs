@@ -39,13 +39,13 @@ const EXPERTS: &[ConfigKey] = &[
     required("num_experts_per_tok", KeyMapping::Integer("expert_used_count")),
 ];
 
-const EXPERT_NAMES: &[(&str, &str)] = &[
+pub(super) const EXPERT_NAMES: &[(&str, &str)] = &[
     ("blk.{}.ffn_gate_inp", "model.layers.{}.block_sparse_moe.router.layer"),
     ("blk.{}.ffn_gate_up_exps", "model.layers.{}.block_sparse_moe.input_linear"),
     ("blk.{}.ffn_down_exps", "model.layers.{}.block_sparse_moe.output_linear"),
 ];
 
-const SCALES: &[ConfigKey] = &[
+pub(super) const SCALES: &[ConfigKey] = &[
     required("attention_multiplier", KeyMapping::Float("attention.scale")),
     required("embedding_multiplier", KeyMapping::Float("embedding_scale")),
     required("residual_multiplier", KeyMapping::Float("residual_scale")),

@@ -3,7 +3,7 @@
 //!
 //! Sources: transformers' modelling and configuration files, and the keys of the GGUF specification.
 
-use super::RopeKind;
+use super::{LayerKind, RopeKind};
 
 /// An architecture as transformers writes it.
 #[derive(Debug, PartialEq)]
@@ -14,7 +14,8 @@ pub struct HuggingFace {
     pub rope: RopeKind,
     /// transformers' defaults for keys that `config.json` leaves out.
     pub defaults: &'static [(&'static str, ConstValue)],
-    /// Tables that architectures share. If a key of `config.json` has two entries, both apply.
+    /// Tables that architectures share. If a key of `config.json` has two entries, both apply; of
+    /// two entries for one key of the metadata the first.
     pub keys: &'static [&'static [ConfigKey]],
     /// Stems of tensor names (without `.weight` or `.bias`), ours and theirs. The first `{}` is the layer. A second one in theirs is the
     /// expert: all experts become one stacked tensor.
@@ -72,6 +73,8 @@ pub struct ConfigKey {
 pub enum KeyMapping {
     /// An integer, or an array of them, with this metadata key.
     Integer(&'static str),
+    /// An integer, or "auto", which is as if the key were missing.
+    IntegerOrAuto(&'static str),
     /// A number.
     Float(&'static str),
     /// A number above 0, or null for none of it, which becomes 0. Not so a key that is missing, for which there is a default.
@@ -79,18 +82,32 @@ pub enum KeyMapping {
     Bool(&'static str),
     /// A text.
     Text(&'static str),
+    /// An array of numbers.
+    Floats(&'static str),
+    /// Whether a text is this one.
+    TextIs(&'static str, &'static str),
     /// 1/√ of a number.
     InverseSqrt(&'static str),
     /// The kind of attention of each layer, an array of texts. It becomes an array of bools: true for a layer with a window.
     Windows(&'static str),
-    /// The kind of attention of each layer, an array of texts. It becomes an array of bools: true for a recurrent layer.
-    Recurrent(&'static str),
+    /// The kind of each layer, an array of these texts, or one text of such characters. It becomes `layer_kinds`, an array of numbers.
+    LayerKinds(&'static [(&'static str, LayerKind)]),
+    /// The number of layers of which one has attention, the first of them `attn_layer_offset`; the others are recurrent. They become
+    /// `layer_kinds`.
+    AttentionPeriod,
+    /// The numbers of the layers with attention; the others are recurrent. They become `layer_kinds`.
+    AttentionLayers,
+    /// LFM2's length of the feed-forward, if `block_auto_adjust_ff_dim` is set: two thirds of a number, times `block_ffn_dim_multiplier`, rounded
+    /// up to a multiple of `block_multiple_of`. `block_ff_dim` comes first as that number.
+    AdjustedFeedForward(&'static str),
     /// 1, if the key is true and another one is not.
     OneUnless(&'static str, &'static str),
     /// An integer that applies only if another key is true.
     IntegerIf(&'static str, &'static str),
     /// Whether there are windows: in the layers that `layer_types` names, or in all from `max_window_layers` on.
     HasWindows(&'static str),
+    /// No metadata. The least and the largest number that steps of a state space model may have; supported is only that there is no limit.
+    NoLimit,
     /// No metadata. The value must be one of these, because others need a computation that is not supported. The key may be missing.
     AllowOnly(&'static [ConstValue]),
 }
@@ -105,6 +122,8 @@ pub enum ConstValue {
     Of(&'static str),
     /// A multiple of the integer of another key. Only in defaults.
     MultipleOf(u64, &'static str),
+    /// How long the array or the text of another key is. Only in defaults.
+    LengthOf(&'static str),
 }
 
 /// How the values in a file must be transformed to be those of a GGUF file.

@@ -11,6 +11,7 @@ mod cohere;
 mod ernie;
 mod exaone4;
 mod falcon;
+mod falcon_h1;
 mod gemma;
 mod gemma4;
 mod glm4;
@@ -18,11 +19,16 @@ mod gpt2;
 mod gpt_oss;
 mod gptneox;
 mod granite;
+mod granite_hybrid;
 mod hugging_face;
 mod hunyuan;
+mod lfm2;
 mod llama;
+mod mamba;
+mod mamba2;
 mod mistral3;
 mod nemotron;
+mod nemotron_h;
 mod nomic_bert;
 mod olmo;
 mod olmo2;
@@ -92,6 +98,14 @@ pub const ARCHS: &[&Arch] = &[
     &bloom::BLOOM,
     &falcon::FALCON,
     &granite::GRANITE_MOE,
+    &lfm2::LFM2,
+    &lfm2::LFM2_MOE,
+    &granite_hybrid::GRANITE_HYBRID,
+    &falcon_h1::FALCON_H1,
+    &nemotron_h::NEMOTRON_H,
+    &mamba2::MAMBA2,
+    &mamba::MAMBA,
+    &mamba::JAMBA,
     &bert::BERT,
     &nomic_bert::NOMIC_BERT,
 ];
@@ -134,6 +148,12 @@ pub struct Arch {
     pub scales_embedding: bool,
     /// The metadata has factors for embedding, residuals and logits. Logits are divided by theirs.
     pub has_scales: bool,
+    /// Configurations have factors for many parts, which the weights of GGUF files hold (Falcon-H1).
+    pub has_multipliers: bool,
+    /// The metadata says whether there is rope (`rope.scaling.finetuned`, as llama.cpp has it).
+    pub rope_switch: bool,
+    /// In models without experts, what would be the expert of all tokens is the feed-forward; folders name both alike.
+    pub shared_is_dense: bool,
     /// Soft caps of attention scores and of logits, if the file does not give them.
     pub default_softcaps: Option<[f32; 2]>,
     /// Queries are normed over all heads together, and keys too, instead of each head by itself.
@@ -164,12 +184,16 @@ pub struct Arch {
     pub unit_norms: &'static [&'static str],
     /// The model's tensors outside of its layers, in tables that architectures share.
     pub model_tensors: &'static [&'static [TensorSpec]],
-    /// Each layer's tensors without its feed-forward; `{}` in a name is the layer's number.
+    /// What layers have, if the metadata does not say it.
+    pub layers: LayerPattern,
+    /// What recurrent layers compute; `None` if there are none.
+    pub recurrence: Option<RecurrenceKind>,
+    /// Every layer's tensors without its feed-forward; `{}` in a name is the layer's number.
     pub layer_tensors: &'static [&'static [TensorSpec]],
-    /// The same for layers that are gated delta nets; empty if there are none.
+    /// Further ones of layers with attention, where others have none.
+    pub attention_tensors: &'static [&'static [TensorSpec]],
+    /// Further ones of recurrent layers.
     pub recurrent_tensors: &'static [&'static [TensorSpec]],
-    /// In GGUF files the heads of values of a gated delta net have their keys in turns, instead of neighbours sharing one.
-    pub delta_heads_tiled: bool,
     /// The tensors of a dense feed-forward; empty if all layers are mixtures of experts. Layers with a router have experts instead.
     pub feed_forward: &'static [TensorSpec],
     /// The tensors of a mixture of experts; empty if there is none.
@@ -203,6 +227,67 @@ pub enum Norm {
     Layer,
 }
 
+/// What layers have, if the metadata does not say it of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayerPattern {
+    /// All have attention, and a feed-forward.
+    Attention,
+    /// All but every n-th (`full_attention_interval`, or 4) are recurrent instead; all have a feed-forward.
+    Interval,
+    /// Those without heads of keys and values (`attention.head_count_kv`) are recurrent instead; all have a feed-forward.
+    ByHeads,
+    /// Each has one part: attention, if it has heads of keys and values (`attention.head_count_kv`), a feed-forward, if that has a length
+    /// (`feed_forward_length`), or else a recurrence.
+    OnePart,
+    /// All have attention, a recurrence beside it, and a feed-forward.
+    Both,
+    /// All are recurrent, without attention and without a feed-forward.
+    Recurrent,
+}
+
+/// What recurrent layers compute. Their sizes are in `model/recurrence.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecurrenceKind {
+    /// A gated delta net.
+    DeltaNet {
+        /// In GGUF files the heads of values have their keys in turns, instead of neighbours sharing one.
+        tiled: bool,
+    },
+    /// A short convolution between two gates.
+    ShortConvolution,
+    /// The second form of Mamba.
+    Mamba2,
+    /// The first form of Mamba.
+    Mamba,
+}
+
+/// What a layer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerParts {
+    /// Attention.
+    pub attention: bool,
+    /// A recurrent mixer, in place of attention or beside it.
+    pub recurrent: bool,
+    /// A feed-forward, dense or of experts.
+    pub feed_forward: bool,
+}
+
+/// What a configuration says of a layer. In the metadata it is its number in `ALL`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayerKind {
+    /// It has attention.
+    Attention,
+    /// It is recurrent.
+    Recurrent,
+    /// It has a feed-forward alone.
+    FeedForward,
+}
+
+impl LayerKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Attention, Self::Recurrent, Self::FeedForward];
+}
+
 /// Which layers have a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowPattern {
@@ -219,7 +304,7 @@ pub struct WindowRope {
     pub default_theta: Option<f32>,
 }
 
-/// A tensor of a layer that llama.cpp's files name otherwise.
+/// A tensor, in the layers or outside of them, that llama.cpp's files name otherwise.
 #[derive(Debug, PartialEq)]
 pub struct GgufName {
     /// The stem in the files.
@@ -248,8 +333,8 @@ pub struct PerLayerTensors {
 pub struct RowSplit {
     /// Its name within a layer, without the suffix.
     pub whole: &'static str,
-    /// The metadata key, without the architecture, of the number of groups.
-    pub groups: &'static str,
+    /// The metadata key, without the architecture, of the number of groups; `None` for one.
+    pub groups: Option<&'static str>,
     /// The pieces of a group, in order, each with the tensor that it belongs to. There the first pieces of all groups come first.
     pub pieces: &'static [(&'static str, PieceRows)],
 }
@@ -268,17 +353,18 @@ pub enum PieceRows {
 pub(crate) struct JoinedMatrices {
     /// The name of the joined matrix within a layer.
     pub name: &'static str,
-    /// The names of the parts, in the order of their rows.
+    /// The names of the parts, in the order of their rows. One alone is read as if it were joined.
     pub parts: &'static [&'static str],
     /// The name in files that already hold it as one matrix.
-    pub whole: &'static str,
+    pub whole: Option<&'static str>,
 }
 
 /// All matrices that may be joined.
 pub(crate) const JOINED: &[JoinedMatrices] = &[
-    JoinedMatrices { name: "attn_qkv", parts: &["attn_q", "attn_k", "attn_v"], whole: "attn_qkv" },
-    JoinedMatrices { name: "ffn_gate_up", parts: &["ffn_gate", "ffn_up"], whole: "ffn_up" },
-    JoinedMatrices { name: "ssm_in", parts: DELTA_INPUTS, whole: "ssm_in" },
+    JoinedMatrices { name: "attn_qkv", parts: &["attn_q", "attn_k", "attn_v"], whole: Some("attn_qkv") },
+    JoinedMatrices { name: "ffn_gate_up", parts: &["ffn_gate", "ffn_up"], whole: Some("ffn_up") },
+    JoinedMatrices { name: "delta_in", parts: DELTA_INPUTS, whole: None },
+    JoinedMatrices { name: "ssm_in", parts: &["ssm_in"], whole: None },
 ];
 
 /// The projections of a gated delta net: query, key and value, the gate, β and α.
@@ -304,6 +390,9 @@ impl Arch {
         needs_window: false,
         scales_embedding: false,
         has_scales: false,
+        has_multipliers: false,
+        rope_switch: false,
+        shared_is_dense: false,
         default_softcaps: None,
         norms_heads_together: false,
         norms_heads_after_rope: false,
@@ -319,9 +408,11 @@ impl Arch {
         default_alibi: None,
         unit_norms: &[],
         model_tensors: &[tensors::MODEL, tensors::ROPE_FACTORS],
+        layers: LayerPattern::Attention,
+        recurrence: None,
         layer_tensors: &[tensors::NORMS, tensors::ATTENTION],
+        attention_tensors: &[],
         recurrent_tensors: &[],
-        delta_heads_tiled: false,
         feed_forward: tensors::GATED,
         experts: &[],
         per_layer: None,

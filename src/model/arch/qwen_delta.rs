@@ -5,10 +5,10 @@
 //! are equal for text: it is ordinary rope then.
 //!
 //! llama.cpp's converter adds one to the weights of all norms except that of the delta net, stores −exp(A_log), and for Qwen3.5 orders the
-//! heads of values anew (`delta_heads_tiled`).
+//! heads of values anew (`RecurrenceKind::DeltaNet`).
 
 use super::{
-    Arch, GgufName, PieceRows, RowSplit, WeightTransform,
+    Arch, GgufName, LayerKind, LayerPattern, PieceRows, RecurrenceKind, RowSplit, WeightTransform,
     hugging_face::{
         COMMON_NAMES, ConfigKey, ConstValue, DECODER_KEYS, HuggingFace, KeyMapping, PRE_NORM_NAMES,
         QUERY_KEY_NORM_NAMES, RMS, SILU, optional, required,
@@ -22,8 +22,11 @@ use super::{
 
 pub const QWEN3_NEXT: Arch = Arch {
     name: "qwen3next",
-    layer_tensors: &[NORMS, GATED_ATTENTION, HEAD_NORMS],
-    recurrent_tensors: &[NORMS, DELTA_NET],
+    layers: LayerPattern::Interval,
+    recurrence: Some(RecurrenceKind::DeltaNet { tiled: false }),
+    layer_tensors: &[NORMS],
+    attention_tensors: &[GATED_ATTENTION, HEAD_NORMS],
+    recurrent_tensors: &[DELTA_NET],
     feed_forward: &[],
     experts: &[MIXTURE_IN_ONE, SHARED_EXPERT, SHARED_EXPERT_GATE],
     row_splits: &[GATED_QUERIES, JOINED_DELTA_INPUTS, JOINED_DELTA_RATES],
@@ -44,7 +47,7 @@ pub const QWEN3_NEXT: Arch = Arch {
 
 pub const QWEN35: Arch = Arch {
     name: "qwen35",
-    delta_heads_tiled: true,
+    recurrence: Some(RecurrenceKind::DeltaNet { tiled: true }),
     feed_forward: GATED,
     experts: &[],
     row_splits: &[GATED_QUERIES],
@@ -88,14 +91,14 @@ pub const QWEN35_MOE: Arch = Arch {
 /// Each head's query, then its gate.
 const GATED_QUERIES: RowSplit = RowSplit {
     whole: "attn_q",
-    groups: "attention.head_count",
+    groups: Some("attention.head_count"),
     pieces: &[("attn_q", PieceRows::Share), ("attn_gate", PieceRows::Share)],
 };
 
 /// For each head of keys: its query, its key, then values and gates of the heads that share it.
 const JOINED_DELTA_INPUTS: RowSplit = RowSplit {
     whole: "ssm_qkvz",
-    groups: "ssm.group_count",
+    groups: Some("ssm.group_count"),
     pieces: &[
         ("ssm_qkv", PieceRows::Key("ssm.state_size")),
         ("ssm_qkv", PieceRows::Key("ssm.state_size")),
@@ -107,7 +110,7 @@ const JOINED_DELTA_INPUTS: RowSplit = RowSplit {
 /// For each head of keys: β, then α, of the heads that share it.
 const JOINED_DELTA_RATES: RowSplit = RowSplit {
     whole: "ssm_ba",
-    groups: "ssm.group_count",
+    groups: Some("ssm.group_count"),
     pieces: &[("ssm_beta", PieceRows::Share), ("ssm_alpha", PieceRows::Share)],
 };
 
@@ -152,6 +155,9 @@ const MOE_DEFAULTS: &[(&str, ConstValue)] = &[
     ("norm_topk_prob", ConstValue::Bool(true)),
 ];
 
+const LAYER_KINDS: &[(&str, LayerKind)] =
+    &[("full_attention", LayerKind::Attention), ("linear_attention", LayerKind::Recurrent)];
+
 const DELTA_KEYS: &[ConfigKey] = &[
     required("linear_conv_kernel_dim", KeyMapping::Integer("ssm.conv_kernel")),
     required("linear_key_head_dim", KeyMapping::Integer("ssm.state_size")),
@@ -159,7 +165,7 @@ const DELTA_KEYS: &[ConfigKey] = &[
     required("linear_num_value_heads", KeyMapping::Integer("ssm.time_step_rank")),
     required("linear_value_head_dim", KeyMapping::Integer("ssm.value_length")),
     optional("full_attention_interval", KeyMapping::Integer("full_attention_interval")),
-    optional("layer_types", KeyMapping::Recurrent("attention.recurrent_layers")),
+    optional("layer_types", KeyMapping::LayerKinds(LAYER_KINDS)),
     optional("attention_bias", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
     optional("attn_output_gate", KeyMapping::AllowOnly(&[ConstValue::Bool(true)])),
 ];

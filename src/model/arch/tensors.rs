@@ -3,10 +3,12 @@
 
 use super::super::config::Config;
 use super::super::layer_config::LayerConfig;
+use super::super::recurrence::Recurrence;
 use Dim::{
-    Context, DeltaChannels, DeltaHeads, DeltaTaps, DeltaValue, DeltaValues, Embedding, ExpertFeedForward, Experts,
-    FeedForward, HeadSize, Heads, KeyValue, KeyValueHeads, One, Query, QueryKeyValue, RopePairs, SharedFeedForward,
-    TokenTypes, TwiceExpertFeedForward, TwiceFeedForward, Vocabulary,
+    Context, ConvChannels, ConvTaps, Embedding, ExpertFeedForward, Experts, FeedForward, HeadSize, Heads, KeyValue,
+    KeyValueHeads, One, Query, QueryKeyValue, RecurrentHeads, RecurrentInputs, RecurrentNorm, RecurrentWidth,
+    RopePairs, SharedFeedForward, StateSize, TimeRank, TimeRankAndStates, TokenTypes, TwiceExpertFeedForward,
+    TwiceFeedForward, Vocabulary,
 };
 use Need::{Optional, Required, Unless};
 
@@ -68,20 +70,28 @@ pub enum Dim {
     TwiceExpertFeedForward,
     /// The n_ff of the expert that every token uses.
     SharedFeedForward,
-    /// Queries, keys and values of a gated delta net.
-    DeltaChannels,
-    /// Its values.
-    DeltaValues,
-    /// Its heads of values.
-    DeltaHeads,
-    /// One of its values.
-    DeltaValue,
-    /// The tokens that its convolution sees.
-    DeltaTaps,
     /// A token's input for a layer, besides its embedding.
     PerLayer,
     /// Those for all layers.
     PerLayers,
+    /// What the convolution of a recurrent layer sees of a token.
+    ConvChannels,
+    /// The tokens that it sees.
+    ConvTaps,
+    /// What a recurrent layer gives to its output matrix.
+    RecurrentWidth,
+    /// The rows of the matrix that reads its tokens, where it is one.
+    RecurrentInputs,
+    /// Its heads with rates of their own.
+    RecurrentHeads,
+    /// The length of its norm.
+    RecurrentNorm,
+    /// The numbers of a channel's state.
+    StateSize,
+    /// The length of the short form of a Mamba mixer's steps.
+    TimeRank,
+    /// That, and B and C.
+    TimeRankAndStates,
     One,
 }
 
@@ -89,6 +99,7 @@ impl Dim {
     /// The dimension in a layer; a tensor outside of the layers has none that layers differ in.
     fn of(self, config: &Config, layer: &LayerConfig) -> u64 {
         let (q, kv) = (config.n_heads * layer.head_dim, layer.kv_dim());
+        let recurrence = |of: fn(&Recurrence) -> usize| config.recurrence.as_ref().map_or(0, of);
         let dim = match self {
             Self::Embedding => config.n_embd,
             Self::FeedForward => layer.n_ff,
@@ -107,13 +118,17 @@ impl Dim {
             Self::ExpertFeedForward => config.experts.as_ref().map_or(0, |experts| experts.n_ff),
             Self::TwiceExpertFeedForward => config.experts.as_ref().map_or(0, |experts| 2 * experts.n_ff),
             Self::SharedFeedForward => config.experts.as_ref().map_or(0, |experts| experts.shared_n_ff),
-            Self::DeltaChannels => config.delta_net.map_or(0, |net| net.channels()),
-            Self::DeltaValues => config.delta_net.map_or(0, |net| net.values()),
-            Self::DeltaHeads => config.delta_net.map_or(0, |net| net.heads),
-            Self::DeltaValue => config.delta_net.map_or(0, |net| net.value_dim),
-            Self::DeltaTaps => config.delta_net.map_or(0, |net| net.taps),
             Self::PerLayer => config.n_embd_per_layer,
             Self::PerLayers => config.n_layers * config.n_embd_per_layer,
+            Self::ConvChannels => recurrence(Recurrence::channels),
+            Self::ConvTaps => recurrence(Recurrence::taps),
+            Self::RecurrentWidth => recurrence(Recurrence::width),
+            Self::RecurrentInputs => recurrence(Recurrence::inputs),
+            Self::RecurrentHeads => recurrence(Recurrence::heads),
+            Self::RecurrentNorm => recurrence(Recurrence::norm_len),
+            Self::StateSize => recurrence(Recurrence::state),
+            Self::TimeRank => recurrence(Recurrence::rank),
+            Self::TimeRankAndStates => recurrence(|recurrence| recurrence.rank() + 2 * recurrence.state()),
             Self::One => 1,
         };
         dim as u64
@@ -337,16 +352,61 @@ pub(super) const GATED_ATTENTION: &[TensorSpec] = &[
 
 /// A gated delta net. `ssm_a` is a factor of each head's decay, `ssm_dt` its bias.
 pub(super) const DELTA_NET: &[TensorSpec] = &[
-    required("blk.{}.ssm_qkv.weight", &[Embedding, DeltaChannels]),
-    required("blk.{}.ssm_gate.weight", &[Embedding, DeltaValues]),
-    required("blk.{}.ssm_beta.weight", &[Embedding, DeltaHeads]),
-    required("blk.{}.ssm_alpha.weight", &[Embedding, DeltaHeads]),
-    required("blk.{}.ssm_conv1d.weight", &[DeltaTaps, DeltaChannels]),
-    required("blk.{}.ssm_dt.bias", &[DeltaHeads]),
-    required("blk.{}.ssm_a", &[DeltaHeads]),
-    required("blk.{}.ssm_norm.weight", &[DeltaValue]),
-    required("blk.{}.ssm_out.weight", &[DeltaValues, Embedding]),
+    required("blk.{}.ssm_qkv.weight", &[Embedding, ConvChannels]),
+    required("blk.{}.ssm_gate.weight", &[Embedding, RecurrentWidth]),
+    required("blk.{}.ssm_beta.weight", &[Embedding, RecurrentHeads]),
+    required("blk.{}.ssm_alpha.weight", &[Embedding, RecurrentHeads]),
+    required("blk.{}.ssm_conv1d.weight", &[ConvTaps, ConvChannels]),
+    required("blk.{}.ssm_dt.bias", &[RecurrentHeads]),
+    required("blk.{}.ssm_a", &[RecurrentHeads]),
+    required("blk.{}.ssm_norm.weight", &[RecurrentNorm]),
+    required("blk.{}.ssm_out.weight", &[RecurrentWidth, Embedding]),
 ];
+
+/// A short convolution between two gates: the first matrix has the rows of the first gate, the second gate, and the inputs.
+pub(super) const SHORT_CONVOLUTION: &[TensorSpec] = &[
+    required("blk.{}.shortconv.in_proj.weight", &[Embedding, RecurrentInputs]),
+    required("blk.{}.shortconv.conv.weight", &[ConvTaps, ConvChannels]),
+    required("blk.{}.shortconv.out_proj.weight", &[RecurrentWidth, Embedding]),
+];
+
+/// A Mamba-2 mixer. The first matrix has the rows of the gate, the inputs, B, C and the steps; `ssm_a`, `ssm_dt` and `ssm_d` have a number for
+/// each head.
+pub(super) const MAMBA2: &[TensorSpec] = &[
+    required("blk.{}.ssm_in.weight", &[Embedding, RecurrentInputs]),
+    required("blk.{}.ssm_conv1d.weight", &[ConvTaps, ConvChannels]),
+    required("blk.{}.ssm_conv1d.bias", &[ConvChannels]),
+    required("blk.{}.ssm_dt.bias", &[RecurrentHeads]),
+    required("blk.{}.ssm_a", &[RecurrentHeads]),
+    required("blk.{}.ssm_d", &[RecurrentHeads]),
+    required("blk.{}.ssm_out.weight", &[RecurrentWidth, Embedding]),
+];
+
+/// A Mamba mixer. The first matrix has the rows of the inputs and the gate, `ssm_x` those of the short form of the steps, B and C.
+pub(super) const MAMBA: &[TensorSpec] = &[
+    required("blk.{}.ssm_in.weight", &[Embedding, RecurrentInputs]),
+    required("blk.{}.ssm_conv1d.weight", &[ConvTaps, ConvChannels]),
+    required("blk.{}.ssm_conv1d.bias", &[ConvChannels]),
+    required("blk.{}.ssm_x.weight", &[RecurrentWidth, TimeRankAndStates]),
+    required("blk.{}.ssm_dt.weight", &[TimeRank, RecurrentWidth]),
+    required("blk.{}.ssm_dt.bias", &[RecurrentWidth]),
+    required("blk.{}.ssm_a", &[StateSize, RecurrentWidth]),
+    required("blk.{}.ssm_d", &[RecurrentWidth]),
+    required("blk.{}.ssm_out.weight", &[RecurrentWidth, Embedding]),
+];
+
+/// The norms of the short form of its steps, of B and of C.
+pub(super) const MAMBA_PART_NORMS: &[TensorSpec] = &[
+    required("blk.{}.ssm_dt_norm.weight", &[TimeRank]),
+    required("blk.{}.ssm_b_norm.weight", &[StateSize]),
+    required("blk.{}.ssm_c_norm.weight", &[StateSize]),
+];
+
+/// The norm of a state space model's result beside its gate.
+pub(super) const MAMBA_NORM: &[TensorSpec] = &[required("blk.{}.ssm_norm.weight", &[RecurrentNorm])];
+
+/// The same, which a model may lack.
+pub(super) const OPTIONAL_MAMBA_NORM: &[TensorSpec] = &[optional("blk.{}.ssm_norm.weight", &[RecurrentNorm])];
 
 /// A tensor that a model with this configuration has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -384,13 +444,18 @@ pub fn expected_tensors(config: &Config) -> Vec<ExpectedTensor> {
     let of_model = arch.model_tensors.iter().copied().flatten().chain(per_layer.map_or(&[][..], |of| of.model));
     let model = of_model.map(|spec| expected(spec, None));
     let layers = (0..config.n_layers).flat_map(|layer| {
-        let dense = std::slice::from_ref(&arch.feed_forward);
-        let feed_forward = if config.layers[layer].has_experts { arch.experts } else { dense };
-        let mixer = if config.layers[layer].is_recurrent { arch.recurrent_tensors } else { arch.layer_tensors };
-        let specs = mixer.iter().chain(feed_forward).copied().flatten();
+        let of_layer = config.layers[layer];
+        let feed_forward = match (of_layer.has_feed_forward, of_layer.has_experts) {
+            (false, _) => &[],
+            (true, true) => arch.experts,
+            (true, false) => std::slice::from_ref(&arch.feed_forward),
+        };
+        let attention = if of_layer.attention.is_some() { arch.attention_tensors } else { &[] };
+        let recurrent = if of_layer.recurrent.is_some() { arch.recurrent_tensors } else { &[] };
+        let specs = [arch.layer_tensors, attention, recurrent, feed_forward].into_iter().flatten().copied().flatten();
         let specs = specs.chain(per_layer.map_or(&[][..], |of| of.layer));
         let stem = |spec: &TensorSpec| spec.name.split('.').nth(2).unwrap_or(spec.name);
-        let specs = specs.filter(move |spec| !config.layers[layer].lacks(stem(spec)));
+        let specs = specs.filter(move |spec| !of_layer.lacks(stem(spec)));
         specs.map(move |spec| expected(spec, Some(layer)))
     });
     model.chain(layers).collect()

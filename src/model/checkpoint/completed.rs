@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::{TensorInfo, TensorValues};
 use crate::error::Result;
-use crate::model::arch::Arch;
+use crate::model::arch::{Arch, RecurrenceKind};
 use crate::model::gguf::{GgmlType, Metadata, Value};
 
 /// More than any model has.
@@ -19,12 +19,21 @@ pub(super) fn of_gguf(metadata: &Metadata, mut tensors: Vec<TensorInfo>) -> Resu
     drop_further_layers(arch, metadata, &mut tensors)?;
     let names: HashSet<String> = tensors.iter().map(|tensor| tensor.name.clone()).collect();
     for tensor in &mut tensors {
+        // The norm's name has no ending in files of Falcon-H1.
+        if tensor.name.ends_with(".ffn_norm") {
+            tensor.name.push_str(".weight");
+        }
         if let Some(name) = our_name(arch, &names, &tensor.name) {
             tensor.name = name;
         }
         // Files have it as a vector or as a matrix of one row.
         if tensor.name.ends_with(".ffn_gate_inp_shexp.weight") && tensor.dims.len() == 1 {
             tensor.dims.push(1);
+        }
+        // Numbers of heads or groups, side by side.
+        let is_of_heads = [".ssm_a", ".ssm_d", ".ssm_norm.weight"].iter().any(|end| tensor.name.ends_with(end));
+        if arch.recurrence == Some(RecurrenceKind::Mamba2) && is_of_heads {
+            tensor.dims = vec![tensor.elements()];
         }
     }
     tensors.extend(xielu(arch, metadata)?);
@@ -35,9 +44,13 @@ pub(super) fn of_gguf(metadata: &Metadata, mut tensors: Vec<TensorInfo>) -> Resu
     with_units(metadata, tensors)
 }
 
-/// The same with the norms that multiply by one.
+/// The same with the norms that multiply by one, and what a folder names otherwise in some models.
 pub(super) fn with_units(metadata: &Metadata, mut tensors: Vec<TensorInfo>) -> Result<Vec<TensorInfo>> {
-    let Some(arch) = arch_of(metadata)?.filter(|arch| !arch.unit_norms.is_empty()) else { return Ok(tensors) };
+    let Some(arch) = arch_of(metadata)? else { return Ok(tensors) };
+    name_dense(arch, metadata, &mut tensors)?;
+    if arch.unit_norms.is_empty() {
+        return Ok(tensors);
+    }
     let number = |key: &str| metadata.optional_u32(&format!("{}.{key}", arch.name));
     let (Some(layers), Some(width)) = (number("block_count")?, number("embedding_length")?) else { return Ok(tensors) };
     // Of a file that claims more, the norms count as missing.
@@ -63,13 +76,27 @@ fn computed(name: String, values: Vec<f32>) -> TensorInfo {
     TensorInfo { name, dims, ty: GgmlType::F32, values: TensorValues::Computed(values) }
 }
 
+/// Names the feed-forward of a model without experts, which a folder names as if it were the expert of all tokens.
+fn name_dense(arch: &Arch, metadata: &Metadata, tensors: &mut [TensorInfo]) -> Result<()> {
+    let has_experts = metadata.optional_u32(&format!("{}.expert_count", arch.name))?.unwrap_or(0) > 0;
+    if arch.shared_is_dense && !has_experts {
+        for tensor in tensors {
+            tensor.name = tensor.name.replace("_shexp.", ".");
+        }
+    }
+    Ok(())
+}
+
 /// Our name of a tensor that llama.cpp names otherwise.
 fn our_name(arch: &Arch, names: &HashSet<String>, name: &str) -> Option<String> {
-    let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
+    let (layer, rest) = match name.strip_prefix("blk.") {
+        Some(rest) => rest.split_once('.').map(|(layer, rest)| (format!("blk.{layer}."), rest))?,
+        None => (String::new(), name),
+    };
     let (stem, end) = rest.split_once('.')?;
-    let has = |beside: &str| names.contains(&format!("blk.{layer}.{beside}.{end}"));
+    let has = |beside: &str| names.contains(&format!("{layer}{beside}.{end}"));
     let found = arch.gguf_names.iter().find(|name| name.theirs == stem && name.beside.is_none_or(has))?;
-    Some(format!("blk.{layer}.{}.{end}", found.ours))
+    Some(format!("{layer}{}.{end}", found.ours))
 }
 
 /// Drops layers past the last one, which predict further tokens.

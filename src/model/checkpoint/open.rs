@@ -229,6 +229,7 @@ async fn of_safetensors<'f>(
             folder.name()
         );
     };
+    let config = hugging_face::finite(&config);
     let headers: Vec<_> = headers.into_iter().map(Safetensors::into_tensors).collect();
     let (metadata, tensors) =
         hugging_face::translate(&config, &headers).map_err(|error| error.context(folder.name()))?;

@@ -49,7 +49,7 @@ fn pieces(arch: &Arch, metadata: &Metadata, split: &RowSplit, tensor: &TensorInf
     let [whole] = parts[..] else { return None };
     let number = |key: &str| metadata.optional_u32(&format!("{}.{key}", arch.name)).ok().flatten().map(u64::from);
     let [columns, rows] = tensor.dims[..] else { return None };
-    let groups = number(split.groups)?;
+    let groups = split.groups.map_or(Some(1), number)?;
     let divided = |all: u64, by: u64| (by > 0 && all.is_multiple_of(by)).then(|| all / by);
     let (of_group, row_bytes) = (divided(rows, groups)?, divided(whole.bytes, rows)?);
     let mut fixed = 0u64;

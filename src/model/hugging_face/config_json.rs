@@ -1,9 +1,11 @@
 //! Keys of `config.json` → metadata values.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value as Json};
 
 use crate::error::{Error, Result};
-use crate::model::arch::{ConfigKey, ConstValue, KeyMapping};
+use crate::model::arch::{ConfigKey, ConstValue, KeyMapping, LayerKind};
 use crate::model::gguf::{Array, Value};
 
 /// The metadata key (without the architecture) and the value for a key of `config.json`; `None` if it becomes no metadata.
@@ -11,6 +13,7 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
     let ConfigKey { key, mapping, required } = *key;
     let value = match (config.get(key), mapping) {
         (Some(Json::Null), KeyMapping::NumberOrNone(name)) => return Ok(Some((name, Value::U64(0)))),
+        (None | Some(Json::Null), KeyMapping::TextIs(_, name)) => return Ok(Some((name, Value::Bool(false)))),
         (None | Some(Json::Null), _) if required => {
             bail!(InvalidMetadata, "config.json has no key {key:?}, which this model_type needs")
         }
@@ -19,6 +22,10 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
     };
     Ok(match mapping {
         KeyMapping::Integer(name) => Some((name, integers(value).ok_or_else(|| mismatch(key, value, "an integer"))?)),
+        KeyMapping::IntegerOrAuto(_) if value.as_str() == Some("auto") => None,
+        KeyMapping::IntegerOrAuto(name) => {
+            Some((name, integers(value).ok_or_else(|| mismatch(key, value, "an integer or \"auto\""))?))
+        }
         KeyMapping::Float(name) => Some((name, Value::F64(float(key, value)?))),
         KeyMapping::NumberOrNone(name) => match (value.as_u64(), float(key, value)?) {
             (Some(number), _) if number > 0 => Some((name, Value::U64(number))),
@@ -58,23 +65,42 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
             }
             (Some(true), Some(types @ Json::Array(_))) => Some((name, windows("layer_types", types)?)),
             (Some(true), _) => {
-                let count = |key: &str| match config.get(key).map(|value| (value, value.as_u64())) {
-                    Some((_, Some(count))) if count <= MAX_LAYERS => Ok(count),
-                    Some((value, _)) => Err(mismatch(key, value, "a number of layers")),
-                    None => bail!(InvalidMetadata, "config.json has windows (use_sliding_window) and no key {key:?}"),
-                };
-                let (first, layers) = (count("max_window_layers")?, count("num_hidden_layers")?);
+                let (first, layers) = (count(config, "max_window_layers")?, count(config, "num_hidden_layers")?);
                 Some((name, Value::Array(Array::Bool((0..layers).map(|layer| layer >= first).collect()))))
             }
         },
         KeyMapping::Windows(name) => Some((name, windows(key, value)?)),
-        KeyMapping::Recurrent(name) => Some((name, kinds_of_layers(key, value, "linear_attention")?)),
+        KeyMapping::Floats(name) => {
+            let Json::Array(values) = value else { return Err(mismatch(key, value, "an array of numbers")) };
+            let numbers = values.iter().map(|value| Ok(float(key, value)? as f32)).collect::<Result<_>>()?;
+            Some((name, Value::Array(Array::F32(numbers))))
+        }
+        KeyMapping::TextIs(text, name) => {
+            Some((name, Value::Bool(value.as_str().ok_or_else(|| mismatch(key, value, "a text"))? == text)))
+        }
+        KeyMapping::NoLimit => {
+            // transformers writes infinities as objects; those that Python writes are null.
+            let is_open =
+                |value: &Json| value.is_null() || value.get("__float__").and_then(Json::as_str) == Some("Infinity");
+            match value.as_array().map(Vec::as_slice) {
+                Some([least, most]) if least.as_f64() == Some(0.0) && is_open(most) => None,
+                _ => bail!(
+                    UnsupportedArchitecture,
+                    "config.json has {key:?}: {}; only steps without a limit are supported",
+                    shortened(value)
+                ),
+            }
+        }
+        KeyMapping::AttentionPeriod => Some(("layer_kinds", attention_period(key, value, config)?)),
+        KeyMapping::AttentionLayers => Some(("layer_kinds", attention_layers(key, value, config)?)),
+        KeyMapping::AdjustedFeedForward(name) => Some((name, Value::U64(adjusted_feed_forward(key, value, config)?))),
+        KeyMapping::LayerKinds(kinds) => Some(("layer_kinds", layer_kinds(key, value, kinds)?)),
         KeyMapping::AllowOnly(allowed) => {
             let is = |constant: &ConstValue| match *constant {
                 ConstValue::Bool(wanted) => value.as_bool() == Some(wanted),
                 ConstValue::Number(wanted) => value.as_f64() == Some(wanted),
                 ConstValue::Text(wanted) => value.as_str() == Some(wanted),
-                ConstValue::MultipleOf(..) | ConstValue::Of(_) => false, // of defaults only
+                ConstValue::MultipleOf(..) | ConstValue::Of(_) | ConstValue::LengthOf(_) => false, // of defaults only
             };
             if !allowed.iter().any(is) {
                 bail!(
@@ -91,24 +117,97 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
 /// More than any model has.
 const MAX_LAYERS: u64 = 1 << 16;
 
-/// Which layers have a window, from each layer's kind of attention.
+/// Which layers have a window, from each layer's kind of attention. The others have full attention.
 fn windows(key: &str, value: &Json) -> Result<Value> {
-    kinds_of_layers(key, value, "sliding_attention")
+    let kinds = ["full_attention", "sliding_attention"];
+    let windows = each_of(key, value, &kinds)?.into_iter().map(|kind| kind == 1).collect();
+    Ok(Value::Array(Array::Bool(windows)))
 }
 
-/// Whether each layer is of a kind; the others have full attention.
-fn kinds_of_layers(key: &str, value: &Json, kind: &str) -> Result<Value> {
-    let Json::Array(layers) = value else { return Err(mismatch(key, value, "an array of texts")) };
-    let is_of_kind = |layer: &Json| match layer.as_str() {
-        Some("full_attention") => Ok(false),
-        Some(other) if other == kind => Ok(true),
-        _ => bail!(
+/// The kind of each layer.
+fn layer_kinds(key: &str, value: &Json, kinds: &[(&str, LayerKind)]) -> Result<Value> {
+    let theirs: Vec<&str> = kinds.iter().map(|(theirs, _)| *theirs).collect();
+    let numbers = each_of(key, value, &theirs)?.into_iter().map(|index| kinds[index].1 as u32).collect();
+    Ok(Value::Array(Array::U32(numbers)))
+}
+
+/// The kinds of all layers, of which these have attention.
+fn attention_layers(key: &str, value: &Json, config: &Map<String, Json>) -> Result<Value> {
+    let wanted = || mismatch(key, value, "an array of numbers of layers");
+    let numbers = value.as_array().ok_or_else(wanted)?.iter().map(Json::as_u64).collect::<Option<BTreeSet<u64>>>();
+    let numbers = numbers.ok_or_else(wanted)?;
+    let layers = count(config, "num_hidden_layers")?;
+    if numbers.iter().any(|number| *number >= layers) {
+        return Err(wanted());
+    }
+    let kind = |layer| if numbers.contains(&layer) { LayerKind::Attention } else { LayerKind::Recurrent };
+    Ok(Value::Array(Array::U32((0..layers).map(|layer| kind(layer) as u32).collect())))
+}
+
+/// The kinds of all layers, of which every n-th has attention.
+fn attention_period(key: &str, value: &Json, config: &Map<String, Json>) -> Result<Value> {
+    let (offset, layers) = (count(config, "attn_layer_offset")?, count(config, "num_hidden_layers")?);
+    let period = value.as_u64().filter(|period| *period > offset);
+    let period = period.ok_or_else(|| mismatch(key, value, "a number of layers above attn_layer_offset"))?;
+    let kind = |layer| if layer % period == offset { LayerKind::Attention } else { LayerKind::Recurrent };
+    Ok(Value::Array(Array::U32((0..layers).map(|layer| kind(layer) as u32).collect())))
+}
+
+/// A number of layers.
+fn count(config: &Map<String, Json>, key: &str) -> Result<u64> {
+    match config.get(key).map(|value| (value, value.as_u64())) {
+        Some((_, Some(count))) if count <= MAX_LAYERS => Ok(count),
+        Some((value, _)) => Err(mismatch(key, value, "a number of layers")),
+        None => bail!(InvalidMetadata, "config.json has no key {key:?}, wanted a number of layers"),
+    }
+}
+
+/// LFM2's length of the feed-forward, as `KeyMapping::AdjustedFeedForward` says.
+fn adjusted_feed_forward(key: &str, value: &Json, config: &Map<String, Json>) -> Result<u64> {
+    let (key, value) = match config.get("block_ff_dim") {
+        Some(own) if !own.is_null() => ("block_ff_dim", own),
+        _ => (key, value),
+    };
+    let fits = |length: &u64| *length > 0 && *length < 1 << 32;
+    let length = value.as_u64().filter(fits).ok_or_else(|| mismatch(key, value, "an integer above 0"))?;
+    match config.get("block_auto_adjust_ff_dim") {
+        Some(Json::Bool(true)) => {}
+        Some(Json::Bool(false)) => return Ok(length),
+        other => return Err(mismatch("block_auto_adjust_ff_dim", other.unwrap_or(&Json::Null), "true or false")),
+    }
+    let of = |key: &str| {
+        Ok::<_, Error>(config.get(key).filter(|value| !value.is_null()).map(|value| (value, float(key, value))))
+    };
+    let two_thirds = 2 * length / 3;
+    let Some((_, multiplier)) = of("block_ffn_dim_multiplier")? else { return Ok(two_thirds) };
+    let Some((given, multiple)) = of("block_multiple_of")? else { return Ok(two_thirds) };
+    let (multiplier, multiple) = (multiplier?, multiple?);
+    if !(1.0..4294967296.0).contains(&multiple) || !(0.0..1e6).contains(&multiplier) {
+        return Err(mismatch("block_multiple_of", given, "an integer above 0"));
+    }
+    Ok(((multiplier * two_thirds as f64) as u64).next_multiple_of(multiple as u64))
+}
+
+/// For each text of an array, or for each character of a text, which of some it is.
+fn each_of(key: &str, value: &Json, texts: &[&str]) -> Result<Vec<usize>> {
+    let characters;
+    let layers = match value {
+        Json::Array(layers) => layers,
+        Json::String(text) if text.len() as u64 <= MAX_LAYERS => {
+            characters = text.chars().map(|character| Json::from(character.to_string())).collect();
+            &characters
+        }
+        _ => return Err(mismatch(key, value, "an array of texts")),
+    };
+    let index = |layer: &Json| match layer.as_str().and_then(|text| texts.iter().position(|known| *known == text)) {
+        Some(index) => Ok(index),
+        None => bail!(
             UnsupportedArchitecture,
-            "config.json has a layer with {} in {key:?}; supported are \"full_attention\" and {kind:?}",
+            "config.json has a layer with {} in {key:?}; supported are {texts:?}",
             shortened(layer)
         ),
     };
-    Ok(Value::Array(Array::Bool(layers.iter().map(is_of_kind).collect::<Result<_>>()?)))
+    layers.iter().map(index).collect()
 }
 
 /// A finite number.

@@ -134,11 +134,35 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     Ok((metadata, tensors))
 }
 
+/// A `config.json` with null for numbers that JSON has not and Python writes: infinities, and what is no number.
+pub fn finite(text: &[u8]) -> Vec<u8> {
+    const NUMBERS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+    let mut finite = Vec::with_capacity(text.len());
+    let (mut rest, mut in_string, mut escaped) = (text, false, false);
+    while let Some((byte, after)) = rest.split_first() {
+        let number = NUMBERS.into_iter().find(|number| !in_string && rest.starts_with(number));
+        if let Some(number) = number {
+            finite.extend_from_slice(b"null");
+            rest = &rest[number.len()..];
+            continue;
+        }
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            _ => {}
+        }
+        finite.push(*byte);
+        rest = after;
+    }
+    finite
+}
+
 /// The configuration with transformers' defaults for missing keys. Null stands for what follows from another key, and else for itself.
 fn with_defaults(defaults: &[(&str, ConstValue)], config: &Map<String, Json>) -> Map<String, Json> {
     let mut config = config.clone();
     for (key, default) in defaults {
-        let follows = matches!(default, ConstValue::MultipleOf(..) | ConstValue::Of(_));
+        let follows = matches!(default, ConstValue::MultipleOf(..) | ConstValue::Of(_) | ConstValue::LengthOf(_));
         if config.get(*key).is_some_and(|value| !value.is_null() || !follows) {
             continue;
         }
@@ -150,6 +174,11 @@ fn with_defaults(defaults: &[(&str, ConstValue)], config: &Map<String, Json>) ->
             ConstValue::Of(other) => match config.get(other).filter(|value| !value.is_null()) {
                 Some(value) => value.clone(),
                 None => continue,
+            },
+            ConstValue::LengthOf(other) => match config.get(other) {
+                Some(Json::Array(items)) => Json::from(items.len()),
+                Some(Json::String(text)) => Json::from(text.chars().count()),
+                _ => continue,
             },
             ConstValue::MultipleOf(times, of) => {
                 match config.get(of).and_then(Json::as_u64).and_then(|n| n.checked_mul(times)) {

@@ -56,6 +56,7 @@ pub struct KvCache {
     capacity: usize,
     /// The length of a head in each of these layers.
     head_dims: Rc<[usize]>,
+    dtype: DType,
     /// For the part of one sequence: its number, and the layers of all sequences.
     part_of: Option<(usize, Vec<(Tensor, Tensor)>)>,
 }
@@ -78,7 +79,7 @@ impl KvCache {
             .collect::<Result<_>>()?;
         let capacity = Self::aligned(capacity, sequences, format);
         let head_dims = config.layers_with_kv().map(|layer| layer.head_dim).collect();
-        Ok(Self { layers, capacity, head_dims, part_of: None })
+        Ok(Self { layers, capacity, head_dims, dtype: format.dtype(), part_of: None })
     }
 
     /// The part of one sequence, in the same memory.
@@ -89,7 +90,7 @@ impl KvCache {
         };
         let layers = self.layers.iter().map(|(k, v)| Ok((of_sequence(k)?, of_sequence(v)?))).collect::<Result<_>>()?;
         let part_of = Some((index, self.layers.clone()));
-        Ok(Self { layers, capacity: self.capacity, head_dims: self.head_dims.clone(), part_of })
+        Ok(Self { layers, part_of, head_dims: self.head_dims.clone(), ..*self })
     }
 
     /// The shape of a layer's keys or values.
@@ -124,12 +125,17 @@ impl KvCache {
         self.capacity
     }
 
+    /// How keys and values are stored.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
     /// Bytes on the GPU.
     pub fn bytes(&self) -> u64 {
         self.layers.iter().map(|(k, v)| k.bytes() + v.bytes()).sum()
     }
 
-    /// Keys and values of a layer by its number among those with attention (`LayerConfig::state`), [capacity, columns], or those of all
+    /// Keys and values of a layer by its number among those with attention (`LayerConfig::attention`), [capacity, columns], or those of all
     /// sequences.
     pub fn layer(&self, index: usize) -> (&Tensor, &Tensor) {
         let (k, v) = &self.layers[index];

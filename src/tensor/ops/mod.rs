@@ -83,9 +83,11 @@ ops! {
         scatter_add: ScatterAdd,
     }
     norms (row_norm) {
+        gated_norm: GatedNorm,
         layer_norm: LayerNorm,
         norm_add: NormAdd,
         norm_heads: NormHeads,
+        norm_parts: NormParts,
         rms_norm: RmsNorm,
         rms_norm_int8: RmsNormInt8,
         rms_norm_soa: RmsNormSoa,
@@ -110,6 +112,7 @@ ops! {
     }
     recurrent () {
         gated_delta: GatedDelta,
+        selective_scan: SelectiveScan,
         short_convolution: ShortConvolution,
     }
     reductions () {
@@ -154,6 +157,7 @@ pub use indexing::scatter_add::ScatterKind;
 pub use norms::row_norm::RowNorm;
 pub use products::epilogue::Epilogue;
 pub use products::residual::Residual;
+pub use recurrent::short_convolution::ConvolutionForm;
 pub use sorting::sort_key::{SortKey, SortOrder};
 pub use sorting::sort_runs::RunsOf;
 

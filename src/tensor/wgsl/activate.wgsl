@@ -29,10 +29,18 @@ fn activate(x: f32) -> f32 {
 #endif
 }
 #else
+#ifdef SILU_SCALE
+// y · sigmoid(y) of y = x · scale.
+fn activate(x: f32) -> f32 {
+    let y = x * SILU_SCALE;
+    return y / (1.0 + exp(min(-y, 80.0)));
+}
+#else
 // x · sigmoid(x).
 fn activate(x: f32) -> f32 {
     // exp of more than 88 overflows f32, and WGSL does not specify the result.
     return x / (1.0 + exp(min(-x, 80.0)));
 }
+#endif
 #endif
 #endif

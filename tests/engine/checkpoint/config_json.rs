@@ -127,7 +127,7 @@ fn a_configuration_that_contradicts_the_weights_is_refused() {
 
 #[test]
 fn what_is_not_supported_is_refused_by_name() {
-    refused(&with("model_type", json!("mamba")), Code::UnsupportedArchitecture, &["mamba", "llama", "qwen2"]);
+    refused(&with("model_type", json!("rwkv7")), Code::UnsupportedArchitecture, &["rwkv7", "llama", "qwen2"]);
     refused(&with("model_type", json!(7)), Code::InvalidMetadata, &["model_type"]);
     refused(&with("hidden_act", json!("relu")), Code::UnsupportedArchitecture, &["hidden_act", "relu"]);
     refused(

@@ -89,10 +89,10 @@ fn what_is_sound_and_not_supported_is_said() {
     let bytes = std::fs::read(format!("{GOLDEN}/tiny_llama/tied-q8_0.gguf")).unwrap();
     let at = bytes.windows(5).position(|window| window == b"llama").unwrap();
     let mut bytes = bytes;
-    bytes[at..at + 5].copy_from_slice(b"mamba");
-    let folder = MemoryFolder::new([("mamba.gguf".to_owned(), bytes)]);
+    bytes[at..at + 5].copy_from_slice(b"rwkv7");
+    let folder = MemoryFolder::new([("rwkv7.gguf".to_owned(), bytes)]);
     let said = inspection(&folder, &LoadOptions::default()).unwrap();
-    assert_eq!((said.architecture.as_str(), said.layers, said.weight_bytes), ("mamba", None, None));
+    assert_eq!((said.architecture.as_str(), said.layers, said.weight_bytes), ("rwkv7", None, None));
     assert!(said.parameters > 0 && said.file_bytes > 0);
     assert_eq!(said.problem.unwrap().code, "unsupported_architecture");
 }

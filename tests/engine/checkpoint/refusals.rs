@@ -12,7 +12,7 @@ use super::writer::{f32, files as small, tensors};
 use crate::mutations::{Files, check, files, refused};
 
 /// The files of a golden folder, with keys of config.json set, or removed where the value is missing.
-fn changed(folder: &str, keys: &[(&str, Option<Value>)]) -> Files {
+pub(super) fn changed(folder: &str, keys: &[(&str, Option<Value>)]) -> Files {
     let names = match folder {
         "encoders/bert" => &["config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"][..],
         _ => &["config.json", "model.safetensors", "tokenizer.json"],

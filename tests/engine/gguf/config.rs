@@ -34,10 +34,11 @@ fn layer() -> LayerConfig {
         window: Some(64),
         rope: Some(0),
         has_experts: false,
-        is_recurrent: false,
         reuses_kv: false,
         values_are_keys: false,
-        state: 0,
+        attention: Some(0),
+        recurrent: None,
+        has_feed_forward: true,
     }
 }
 
@@ -51,7 +52,7 @@ fn a_llama_is_read() {
     let rope = Rope { kind: RopeKind::Interleaved, dim: 4, theta: 500000.0, scaling: RopeScaling::None };
     assert_eq!(config.ropes, [rope]);
     assert_eq!((config.norm_eps, config.attention_scale), (1e-5, 0.5));
-    assert_eq!(config.layers, [0, 1].map(|state| LayerConfig { window: None, state, ..layer() }));
+    assert_eq!(config.layers, [0, 1].map(|number| LayerConfig { window: None, attention: Some(number), ..layer() }));
     assert_eq!((config.context_length, config.vocab_size), (128, 5));
     assert!(config.tie_embeddings);
 }
@@ -155,9 +156,9 @@ fn numbers_may_be_wide_or_by_layer() {
 
 #[test]
 fn other_architectures_are_refused_with_the_list_of_supported_ones() {
-    let writer = llama().without("general.architecture").str("general.architecture", "mamba");
+    let writer = llama().without("general.architecture").str("general.architecture", "rwkv7");
     let supported: Vec<_> = ARCHS.iter().map(|arch| arch.name).collect();
-    refused(writer, Code::UnsupportedArchitecture, &["\"mamba\"", &supported.join(", ")]);
+    refused(writer, Code::UnsupportedArchitecture, &["\"rwkv7\"", &supported.join(", ")]);
     refused(llama().without("general.architecture"), Code::InvalidMetadata, &["general.architecture"]);
     refused(llama().str("general.type", "adapter"), Code::UnsupportedArchitecture, &["adapter", "general.type"]);
     config(llama().str("general.type", "model")).unwrap();
@@ -257,7 +258,7 @@ fn variants_are_read() {
     let partial = llama().without("llama.rope.dimension_count").u32("llama.rope.dimension_count", 2);
     assert_eq!(config(partial).ropes[0].dim, 2);
     let windowed = config(llama().u32("llama.attention.sliding_window", 64));
-    assert_eq!(windowed.layers, [0, 1].map(|state| LayerConfig { state, ..layer() }));
+    assert_eq!(windowed.layers, [0, 1].map(|number| LayerConfig { attention: Some(number), ..layer() }));
     let pattern = llama().u32("llama.attention.sliding_window", 64).u32("llama.attention.sliding_window_pattern", 2);
     let windows: Vec<_> = config(pattern).layers.iter().map(|layer| layer.window).collect();
     assert_eq!(windows, [Some(64), None]);

@@ -3,7 +3,7 @@
 use crate::gpu::Define;
 
 /// The function of a feed-forward.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Activation {
     /// x · sigmoid(x), also called Swish (Ramachandran et al. 2017).
     #[default]
@@ -17,11 +17,14 @@ pub enum Activation {
     Relu,
     /// max(x, 0)² (So et al. 2021, "Primer").
     ReluSquared,
+    /// SiLU of the number times this.
+    ScaledSilu(f32),
 }
 
 impl Activation {
-    /// Every function.
-    pub const ALL: [Self; 5] = [Self::Silu, Self::GeluTanh, Self::Gelu, Self::Relu, Self::ReluSquared];
+    /// Every function, that with a scale for one scale.
+    pub const ALL: [Self; 6] =
+        [Self::Silu, Self::GeluTanh, Self::Gelu, Self::Relu, Self::ReluSquared, Self::ScaledSilu(0.625)];
 
     pub(in crate::tensor::ops) fn defines(self) -> Vec<(&'static str, Define)> {
         match self {
@@ -30,12 +33,14 @@ impl Activation {
             Self::Gelu => vec![("GELU", Define::Flag), ("GELU_ERF", Define::Flag)],
             Self::Relu => vec![("RELU", Define::Flag)],
             Self::ReluSquared => vec![("RELU", Define::Flag), ("SQUARED", Define::Flag)],
+            Self::ScaledSilu(scale) => vec![("SILU_SCALE", Define::F32(scale))],
         }
     }
 
     pub(in crate::tensor::ops) fn of(self, x: f64) -> f64 {
         match self {
             Self::Silu => x / (1.0 + (-x).exp()),
+            Self::ScaledSilu(scale) => Self::Silu.of(x * f64::from(scale)),
             // ½ x (1 + tanh(a)), in the form that keeps its digits where tanh is near -1.
             Self::GeluTanh => {
                 let a = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));

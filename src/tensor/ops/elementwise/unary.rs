@@ -34,15 +34,18 @@ pub enum UnaryKind {
     Tanh,
 }
 
-impl From<Activation> for UnaryKind {
-    fn from(activation: Activation) -> Self {
-        match activation {
+impl TryFrom<Activation> for UnaryKind {
+    type Error = crate::Error;
+
+    fn try_from(activation: Activation) -> Result<Self> {
+        Ok(match activation {
+            Activation::ScaledSilu(_) => bail!(Internal, "a scaled activation without a product"),
             Activation::Silu => Self::Swish,
             Activation::GeluTanh => Self::Gelu,
             Activation::Gelu => Self::GeluErf,
             Activation::Relu => Self::Relu,
             Activation::ReluSquared => Self::ReluSquared,
-        }
+        })
     }
 }
 

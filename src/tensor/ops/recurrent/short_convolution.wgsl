@@ -1,6 +1,7 @@
-// One workgroup takes the channels of one head, an invocation each, through a chunk of consecutive tokens. The workgroup of a run's
-// first chunk alone reads and writes the state, so nobody reads what another one writes.
+// One workgroup takes the channels of one head, or HEAD of them, an invocation each, through a chunk of consecutive tokens. The workgroup
+// of a run's first chunk alone reads and writes the state, so nobody reads what another one writes.
 #import "activate"
+#import "soa"
 
 struct Params {
     items: u32, heads: u32, tokens: u32, columns: u32, first: u32, channels: u32,
@@ -17,8 +18,10 @@ struct Params {
 @group(0) @binding(4) var<storage, read_write> out: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#ifdef NORMED
 // Of tokens with even and with odd numbers, so that one barrier for each token is enough.
 var<workgroup> squares: array<f32, 2u * HEAD>;
+#endif
 
 struct Run {
     // The row of its first token, and where its state begins.
@@ -29,7 +32,12 @@ struct Run {
 // The input of a channel at a token of the run; before the run's first token, what the state holds.
 fn input(run: Run, channel: u32, token: i32) -> f32 {
     if token >= 0 {
-        return x[(run.row + u32(token)) * params.columns + params.first + channel];
+        let at = (run.row + u32(token)) * params.columns + params.first + channel;
+#ifdef GATED
+        return x[at] * x[at + 2u * params.channels];
+#else
+        return x[at];
+#endif
     }
     if run.is_fresh {
         return 0.0;
@@ -57,15 +65,28 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 #endif
     let own = head * HEAD + local;
     let channel = min(own, params.channels - 1u);
+#ifdef NORMED
     let is_normed = head * HEAD < params.normed;
     let scale = select(1.0, params.scale, head * HEAD < params.queries);
+#endif
+#ifdef BIASED
+    let bias = weights[params.channels * TAPS + channel];
+#else
+    let bias = 0.0;
+#endif
 
     for (var token = first_token; token < min(first_token + CHUNK, tokens); token++) {
-        var sum = 0.0;
+        var sum = bias;
         for (var tap = 0u; tap < TAPS; tap++) {
             sum += weights[channel * TAPS + tap] * input(run, channel, i32(token + tap) - i32(TAPS) + 1);
         }
+        let row = run.row + token;
+#ifdef GATED
+        let value = sum * x[row * params.columns + params.first + params.channels + channel];
+#else
         var value = activate(sum);
+#endif
+#ifdef NORMED
         let buffer = token % 2u * HEAD;
         squares[buffer + local] = value * value;
         workgroupBarrier();
@@ -76,8 +97,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             }
             value *= scale * inverseSqrt(total + 1e-6);
         }
+#endif
         if own < params.channels {
-            out[(run.row + token) * params.channels + channel] = value;
+#ifdef SOA
+            out[row * params.channels + soa_index(channel, params.channels / 32u)] = value;
+#else
+            out[row * params.channels + channel] = value;
+#endif
         }
     }
 

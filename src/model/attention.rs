@@ -1,0 +1,85 @@
+//! The weights of a layer's attention. The op sets run it.
+
+use super::config::Config;
+use super::layer_config::LayerConfig;
+use super::linear::Linear;
+use super::norm::Norm;
+use super::{Run, Weights};
+use crate::error::Result;
+use crate::tensor::ops::QkvParts;
+use crate::tensor::{Context, HostTensor, Tensor};
+
+/// Matrices are [outputs, inputs].
+pub(super) struct Attention {
+    /// The number of its layer.
+    pub index: usize,
+    /// Which keys and values it has, among those that layers keep.
+    pub state: usize,
+    /// Together [(n_heads + 2 · n_kv_heads) · head_dim, n_embd]; without keys and values if the layer reuses those of another one, and without
+    /// values if they are the keys. If ops are fused, the biases are in `Fused::bias`.
+    pub queries_keys_values: Vec<(QkvParts, Linear)>,
+    pub q_norm: Norm,
+    pub k_norm: Norm,
+    /// Of each head's values.
+    pub v_norm: Norm,
+    /// A number for each head: a sink's score, or a slope of ALiBi.
+    pub per_head: Option<Tensor>,
+    /// The gate of the result, [n_heads · head_dim, n_embd].
+    pub gate: Option<Linear>,
+    pub output: Linear, // [n_embd, n_heads · head_dim]
+}
+
+impl Attention {
+    /// That of a layer, if it has any.
+    pub fn of(context: &Context, config: &Config, weights: &Weights, index: usize) -> Result<Option<Self>> {
+        let Some(state) = config.layers[index].attention else { return Ok(None) };
+        let name = |stem: &str| format!("blk.{index}.{stem}");
+        let linear = |stem: &str| Linear::of(weights, &name(stem));
+        let has_gate = weights.optional_matrix(&name("attn_gate.weight")).is_some();
+        Ok(Some(Self {
+            index,
+            state,
+            queries_keys_values: Self::queries_keys_values(weights, index, &config.layers[index])?,
+            q_norm: Norm::of(config, weights, &name("attn_q_norm")),
+            k_norm: Norm::of(config, weights, &name("attn_k_norm")),
+            v_norm: if config.arch.norms_values {
+                Norm::rms(context, config.norm_eps, &vec![1.0; config.layers[index].head_dim])?
+            } else {
+                Norm::none()
+            },
+            per_head: Self::per_head(context, config, weights, index)?,
+            gate: has_gate.then(|| linear("attn_gate")).transpose()?,
+            output: linear("attn_output")?,
+        }))
+    }
+
+    fn queries_keys_values(weights: &Weights, index: usize, layer: &LayerConfig) -> Result<Vec<(QkvParts, Linear)>> {
+        let name = |stem: &str| format!("blk.{index}.{stem}");
+        if let Some(runs) = weights.joined(&name("attn_qkv")) {
+            let linear = |run: &Run| Linear { weight: run.matrix.clone(), bias: None };
+            return Ok(runs.iter().map(|run| (QkvParts::of(run.first, run.count), linear(run))).collect());
+        }
+        if weights.optional_matrix(&name("attn_qkv.weight")).is_some() {
+            return Ok(vec![(QkvParts::ALL, Linear::of(weights, &name("attn_qkv"))?)]);
+        }
+        let stems = ["attn_q", "attn_k", "attn_v"].iter().enumerate().filter(|(_, stem)| !layer.lacks(stem));
+        stems.map(|(part, stem)| Ok((QkvParts::of(part, 1), Linear::of(weights, &name(stem))?))).collect()
+    }
+
+    /// The sinks' scores, or ALiBi's slopes: powers of 2^(−b / n) for the n heads, n rounded down to a power of two, and between them those
+    /// of twice as many for the heads that are left.
+    fn per_head(context: &Context, config: &Config, weights: &Weights, index: usize) -> Result<Option<Tensor>> {
+        if let Some(sinks) = weights.optional(&format!("blk.{index}.attn_sinks.weight")) {
+            return Ok(Some(sinks.clone()));
+        }
+        let Some(largest) = config.alibi else { return Ok(None) };
+        let heads = config.n_heads;
+        let power = (heads + 1).next_power_of_two() / 2;
+        let slope = |head: usize| {
+            let steps = if head < power { (head + 1) as f32 } else { (head - power) as f32 + 0.5 };
+            (-largest * steps / power as f32).exp2()
+        };
+        let slopes: Vec<f32> = (0..heads).map(slope).collect();
+        context.tensor(&HostTensor::f32(&[heads], &slopes)).map(Some)
+    }
+}
