@@ -173,6 +173,8 @@ def requests() -> dict:
         "chat": (0, chat), "schema": (0, {"messages": MESSAGES, "response_format": schema}), "completion": (1, {"prompt": "p"} | FIELDS),
         "tokens": (1, {"prompt": [1, 2]}), "embedding": (2, {"input": ["a", "b"], "encoding_format": "base64", "dimensions": 3}),
         "embedded-tokens": (2, {"input": [[1], [2, 3]], "truncate": True}),
+        "ranking": (3, {"query": "q", "documents": ["a", {"text": "b"}], "top_n": 1, "instruction": "i", "use_activation": False}),
+        "labels": (4, {"input": ["a", {"text": "b", "text_pair": "c"}, [1, 2]], "truncate": True}),
     }
 
 

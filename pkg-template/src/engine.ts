@@ -15,13 +15,14 @@ import { type FallbackOptions, fetchOf } from './fallback.js';
 import type { Endpoints, Served } from './http.js';
 import { ProcessorCalls } from './logits_processor.js';
 import { chatShapes, completionShapes, requestOf, type Shapes, splitRequest } from './openai.js';
-import type { GenerationKind, HostLoadOptions, LoadedHost } from './protocol.js';
+import type { GenerationKind, HostLoadOptions, LoadedHost, ScoreKind } from './protocol.js';
 import { RequestQueue, type Turn } from './queue.js';
 import { type LoadedModel, MAX_RECOVERIES, RecoveringHost, type Recovery } from './recovery/recovering_host.js';
 import { recommend, type Recommendation, type RecommendOptions } from './recommend.js';
 import { withReasoningEffort } from './reasoning_effort.js';
 import { creatorOf, keptIn, type Responses } from './responses/endpoint.js';
 import { ResponseStore } from './responses/store.js';
+import { SCORED, splitClassifyRequest, splitRerankRequest, type SplitScoreRequest } from './scores.js';
 import { type Sessions, sessionsOf } from './sessions/endpoint.js';
 import { shareModel, type SharedOptions } from './shared/share.js';
 import { type HostSource, resolveSource } from './source.js';
@@ -31,6 +32,8 @@ import type {
   ChatCompletion,
   ChatCompletionChunk,
   ChatCompletionRequest,
+  ClassifyRequest,
+  ClassifyResponse,
   Completion,
   CompletionChunk,
   CompletionRequest,
@@ -44,6 +47,8 @@ import type {
   ModelInfo,
   ModelSource,
   RequestOptions,
+  RerankRequest,
+  RerankResponse,
   Smoothness,
   TokenizeOptions,
   Warning,
@@ -66,6 +71,14 @@ export interface EmbeddingsEndpoint {
   create(request: EmbeddingsRequest & { encoding_format: 'base64' }, options?: RequestOptions): Promise<EmbeddingsResponse<string>>;
   create(request: EmbeddingsRequest & { encoding_format?: 'float' | undefined }, options?: RequestOptions): Promise<EmbeddingsResponse>;
   create(request: EmbeddingsRequest, options?: RequestOptions): Promise<EmbeddingsResponse<number[] | string>>;
+}
+
+export interface RerankEndpoint {
+  create(request: RerankRequest, options?: RequestOptions): Promise<RerankResponse>;
+}
+
+export interface ClassifyEndpoint {
+  create(request: ClassifyRequest, options?: RequestOptions): Promise<ClassifyResponse>;
 }
 
 /** What a forward pass gives besides logits. */
@@ -98,6 +111,20 @@ export class Engine {
    */
   readonly embeddings: EmbeddingsEndpoint;
   /**
+   * Documents ranked by a query, in the shape of Jina's and Cohere's rerank API. For rerankers (`info.reranks`); others reject with code
+   * `invalid_request`.
+   *
+   * ```js
+   * const { results } = await engine.rerank.create({ query: 'What floats?', documents: ['A boat.', 'A stone.'], top_n: 1 });
+   * ```
+   */
+  readonly rerank: RerankEndpoint;
+  /**
+   * Labels of texts, in the shape of vLLM's `/classify`. For models with a head that labels texts (`info.labels`); others reject with code
+   * `invalid_request`.
+   */
+  readonly classify: ClassifyEndpoint;
+  /**
    * Answers to a conversation, in the shapes of OpenAI's Responses API. The newest responses are kept in memory, so that the next one can go
    * on from them (`previous_response_id`).
    *
@@ -117,9 +144,9 @@ export class Engine {
    */
   readonly sessions: Sessions;
   /**
-   * A `fetch` that answers as a server of OpenAI's API: `/v1/models`, `/v1/chat/completions`, `/v1/completions`, `/v1/embeddings` and
-   * `/v1/responses`, whatever the origin. It is what clients of that API take for their option `fetch`; nothing leaves the page. What goes
-   * wrong is an answer with a status and OpenAI's error body; an aborted signal rejects, as it does with the browser's `fetch`.
+   * A `fetch` that answers as a server of OpenAI's API: `/v1/models`, `/v1/chat/completions`, `/v1/completions`, `/v1/embeddings`,
+   * `/v1/responses`, and besides `/v1/rerank` and `/v1/classify`, whatever the origin. It is what clients of that API take for their option
+   * `fetch`; nothing leaves the page. What goes wrong is an answer with a status and OpenAI's error body; an aborted signal rejects, as it does with the browser's `fetch`.
    *
    * ```js
    * const client = new OpenAI({ baseURL: 'http://rillm/v1', apiKey: '-', fetch: engine.fetch, dangerouslyAllowBrowser: true });
@@ -237,6 +264,8 @@ export class Engine {
     this.chat = { completions: { create: endpoints.chat } };
     this.completions = { create: endpoints.completions };
     this.embeddings = { create: endpoints.embeddings };
+    this.rerank = { create: endpoints.rerank };
+    this.classify = { create: endpoints.classify };
     this.responses = { create: endpoints.responses, ...keptIn(this.#store, () => this.#check()) };
     this.sessions = sessionsOf({
       store: this.#store,
@@ -395,6 +424,16 @@ export class Engine {
       if (signal?.aborted) throw abortError(signal, 'the embedding');
       return embeddingsResponse(data, format, model);
     };
+    const score =
+      <Kind extends ScoreKind>(kind: Kind, split: (request: unknown) => SplitScoreRequest<Kind>) =>
+      async (request: unknown, options: unknown) => {
+        this.#check();
+        const { signal } = readOptions('the options of a request', options, REQUEST);
+        const { fields, answer } = split(request);
+        const data = await this.#inTurn(() => this.#host.score(kind, fields, signal), signal);
+        if (signal?.aborted) throw abortError(signal, SCORED[kind]);
+        return answer(data, model);
+      };
     const responses = creatorOf(model, store, async (request, shapes, options) =>
       this.#create('chat', shapes, withReasoningEffort(request), options),
     );
@@ -402,6 +441,8 @@ export class Engine {
       chat: chat as ChatCompletions['create'],
       completions: completions as Completions['create'],
       embeddings: embeddings as EmbeddingsEndpoint['create'],
+      rerank: score('rerank', splitRerankRequest) as RerankEndpoint['create'],
+      classify: score('classify', splitClassifyRequest) as ClassifyEndpoint['create'],
       responses: (async (request: unknown, options: unknown) => {
         this.#check();
         return responses(request, options);

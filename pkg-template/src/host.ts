@@ -21,6 +21,8 @@ import type {
   HostLoadOptions,
   LoadServices,
   ReplayData,
+  ScoreData,
+  ScoreKind,
   TensorData,
 } from './protocol.js';
 import { grammarLoader } from './grammar.js';
@@ -215,6 +217,10 @@ export class EngineHost implements Host {
   async embed(request: object): Promise<EmbeddingsData> {
     const { wasm, engine } = this.#loaded();
     return this.#ask(wasm, () => engine.embed(request));
+  }
+
+  async score<Kind extends ScoreKind>(kind: Kind, request: object, signal?: AbortSignal): Promise<ScoreData[Kind]> {
+    return this.#stoppable(signal, (engine, stopped) => engine.score(kind, request, stopped));
   }
 
   async saveSession(conversation: object, attachment: object | undefined, signal?: AbortSignal): Promise<Blob> {

@@ -12,6 +12,8 @@ export interface Endpoints {
   chat: Create;
   completions: Create;
   embeddings: Create;
+  rerank: Create;
+  classify: Create;
   responses: Create;
 }
 
@@ -84,12 +86,14 @@ const MODEL_ENDPOINTS: Record<string, keyof Endpoints> = {
   'chat/completions': 'chat',
   completions: 'completions',
   embeddings: 'embeddings',
+  rerank: 'rerank',
+  classify: 'classify',
   responses: 'responses',
 };
 
 const ENDPOINTS =
-  'GET /v1/models, POST /v1/chat/completions, POST /v1/completions, POST /v1/embeddings, POST /v1/responses, ' +
-  'GET and DELETE /v1/responses/{id}, GET /v1/responses/{id}/input_items';
+  'GET /v1/models, POST /v1/chat/completions, POST /v1/completions, POST /v1/embeddings, POST /v1/rerank, POST /v1/classify, ' +
+  'POST /v1/responses, GET and DELETE /v1/responses/{id}, GET /v1/responses/{id}/input_items';
 
 /** Reads what `fetch` was given. An aborted signal rejects, as it does with the browser's `fetch`. */
 export async function readRequest(input: RequestInfo | URL, init?: RequestInit): Promise<HttpRequest> {

@@ -1,6 +1,13 @@
 // The package's face: everything public, and nothing else.
 
-export { Engine, type ChatCompletions, type Completions, type EmbeddingsEndpoint } from './engine.js';
+export {
+  type ChatCompletions,
+  type ClassifyEndpoint,
+  type Completions,
+  type EmbeddingsEndpoint,
+  Engine,
+  type RerankEndpoint,
+} from './engine.js';
 export {
   models,
   type DownloadModelOptions,

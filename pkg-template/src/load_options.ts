@@ -28,6 +28,9 @@ const cache: Check = (value) =>
 const integrity: Check = (value) =>
   value === null || typeof value === 'string' || texts(value) === undefined ? undefined : 'a digest, or digests by file name';
 
+const tokens: Check = (value) =>
+  Array.isArray(value) && value.length === 2 && value.every((token) => typeof token === 'string') ? undefined : "two texts: ['no', 'yes']";
+
 export const SMOOTHNESS = named<Smoothness>({ frames: true, throughput: true });
 
 const DATA: Checks<LoadData> = {
@@ -35,6 +38,7 @@ const DATA: Checks<LoadData> = {
   contextLength: whole(1, MOST),
   maxSequences: whole(1, MOST),
   chatTemplate: text,
+  classifierFromToken: tokens,
   precision: named<Precision>({ fast: true, exact: true }),
   kvCache: named<KvFormat>({ f16: true, f32: true, q8_0: true }),
   promptCacheBytes: whole(0),

@@ -10,6 +10,7 @@ import type { ProcessorCall } from './logits_processor.js';
 import type { Chunk } from './generated/answers.js';
 import type { LoadOptions as LoadData, MemoryPressure } from './generated/loading.js';
 import type { Session } from './generated/sessions.js';
+import type { Classification, Ranking } from './generated/answers.js';
 import type { EmbeddingUsage, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
 import type { SentWasm } from './wasm_source.js';
 import type { FromLiving, ToLiving } from './worker_life.js';
@@ -70,6 +71,14 @@ export interface EmbeddingsData {
   usage: EmbeddingUsage;
 }
 
+/** What a model that scores or labels texts is asked for, and what it answers. */
+export interface ScoreData {
+  rerank: Ranking;
+  classify: Classification;
+}
+
+export type ScoreKind = keyof ScoreData;
+
 /** A session as the engine has it, with what was saved besides. */
 export interface AttachedSession extends Session {
   attachment?: unknown;
@@ -80,6 +89,7 @@ export interface HostCalls {
   tokenize(text: string, options: TokenizeOptions): Promise<Uint32Array>;
   detokenize(ids: Uint32Array): Promise<string>;
   embed(request: object): Promise<EmbeddingsData>;
+  score<Kind extends ScoreKind>(kind: Kind, request: object): Promise<ScoreData[Kind]>;
   /** Saves a conversation, with something that comes back with it. */
   saveSession(conversation: object, attachment: object | undefined): Promise<Blob>;
   restoreSession(session: Blob): Promise<AttachedSession>;
@@ -103,6 +113,8 @@ export interface LoadedHost extends HostCalls {
   readonly loaded?: ModelInfo | undefined;
   /** Where requests wait for those of others, the signal ends the waiting. */
   embed(request: object, signal?: AbortSignal): Promise<EmbeddingsData>;
+  /** The signal ends the work; when the promise settles nothing of it runs any more, but for a host that other tabs share. */
+  score<Kind extends ScoreKind>(kind: Kind, request: object, signal?: AbortSignal): Promise<ScoreData[Kind]>;
   /** The signal ends the work; when the promise settles nothing of it runs any more, but for a host that other tabs share. */
   saveSession(conversation: object, attachment: object | undefined, signal?: AbortSignal): Promise<Blob>;
   restoreSession(session: Blob, signal?: AbortSignal): Promise<AttachedSession>;

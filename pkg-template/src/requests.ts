@@ -1,10 +1,11 @@
 // What is asked of a loaded model: the fields that the engine reads, and those that only JavaScript knows.
 
-import type { EmbeddingUsage } from './generated/answers.js';
+import type { ClassifiedText, EmbeddingUsage, RankedDocument } from './generated/answers.js';
 import type {
   ChatFields,
   ChatLogprobsFields,
   ChoicesFields,
+  ClassifyRequest as ClassifyFields,
   CompletionFields,
   CompletionLogprobsFields,
   ContextFields,
@@ -12,14 +13,15 @@ import type {
   EndingFields,
   PenaltyFields,
   ReasoningFields,
+  RerankRequest as RerankFields,
   SamplingFields,
   SpeculationFields,
   SpeculationRequest,
   StructuredFields,
 } from './generated/requests.js';
 
-export type { EmbeddingUsage } from './generated/answers.js';
-export type { TokenizeOptions } from './generated/requests.js';
+export type { ClassifiedText, EmbeddingUsage, RankedDocument } from './generated/answers.js';
+export type { ClassifyInput, ClassifyText, DocumentText, RerankDocument, TextPair, TokenizeOptions } from './generated/requests.js';
 
 /**
  * Drafts the next tokens from what followed the last ones where they stood before, in the prompt or in the answer, and lets one
@@ -104,6 +106,37 @@ export interface Embedding<Vector = number[]> {
   index: number;
   /** `info.embedding_length` numbers, or `dimensions` of them, whose squares add up to 1. */
   embedding: Vector;
+}
+
+export interface RerankRequest extends ClientFields, RerankFields {
+  /** Whether results have the documents' texts. Default: true. */
+  return_documents?: boolean | null | undefined;
+}
+
+export interface RerankResponse {
+  object: 'list';
+  /** The best first. */
+  results: RerankResult[];
+  model: string;
+  usage: EmbeddingUsage;
+}
+
+export interface RerankResult extends RankedDocument {
+  /** Not with `return_documents: false`. */
+  document?: { text: string };
+}
+
+export interface ClassifyRequest extends ClientFields, ClassifyFields {}
+
+export interface ClassifyResponse {
+  id: string;
+  object: 'list';
+  /** Unix time in seconds. */
+  created: number;
+  model: string;
+  /** In the order of the inputs. */
+  data: ClassifiedText[];
+  usage: EmbeddingUsage;
 }
 
 export interface RequestOptions {

@@ -4,7 +4,7 @@
 import init, * as glue from './wasm/rillm.js';
 import { compileWasm, wasmLoader } from './compile_wasm.js';
 import type { LoadOptions as LoadData, MemoryPressure } from './generated/loading.js';
-import type { AttachedSession, Chunk, EmbeddingsData, ReplayData } from './protocol.js';
+import type { AttachedSession, Chunk, EmbeddingsData, ReplayData, ScoreData, ScoreKind } from './protocol.js';
 import type { OpenedFile } from './files/remote_files.js';
 import type { RemoteRequest } from './files/http.js';
 import type { Progress } from './generated/loading.js';
@@ -74,6 +74,8 @@ export interface WasmEngine {
   tokenize(text: string, options?: TokenizeOptions): Uint32Array;
   detokenize(ids: Uint32Array): string;
   embed(request: object): Promise<EmbeddingsData>;
+  /** When `stopped` resolves, the rest is left undone, and it rejects with `aborted`. */
+  score<Kind extends ScoreKind>(kind: Kind, request: object, stopped: Promise<void>): Promise<ScoreData[Kind]>;
   /** `write` gets the bytes in order. When `stopped` resolves, the rest is left undone, and it rejects with `aborted`. */
   saveSession(
     conversation: object,

@@ -17,6 +17,8 @@ import type {
   HostLoadOptions,
   LoadServices,
   ReplayData,
+  ScoreData,
+  ScoreKind,
   SentSource,
   TensorData,
   ToWorker,
@@ -218,6 +220,10 @@ export class WorkerHost implements Host {
 
   embed(request: object): Promise<EmbeddingsData> {
     return this.#call('embed', request);
+  }
+
+  score<Kind extends ScoreKind>(kind: Kind, request: object, signal?: AbortSignal): Promise<ScoreData[Kind]> {
+    return this.#abortable(signal, 'score', kind, request) as Promise<ScoreData[Kind]>;
   }
 
   saveSession(conversation: object, attachment: object | undefined, signal?: AbortSignal): Promise<Blob> {

@@ -9,10 +9,11 @@ use super::grammars::{GrammarLoader, Grammars};
 use super::load::info::ModelInfo;
 use super::load::options::Smoothness;
 use super::memory::{Lasting, MemoryUse};
+use super::scoring::Scoring;
 use crate::decode::Decoder;
 use crate::error::{Error, Result};
 use crate::model::config::Config;
-use crate::model::{Embeds, Encoder, Layout, Precision};
+use crate::model::{Classifier, DenseLayers, Embeds, Encoder, Layout, Precision};
 use crate::tensor::{CacheStats, Context, KernelUse, Stats, Tensor};
 use crate::text::tokenizer::Tokenizer;
 
@@ -97,6 +98,12 @@ pub(super) struct Inner {
     pub model: Model,
     /// How embeddings are made of it.
     pub embeds: Embeds,
+    /// The layers after the pooling.
+    pub dense: DenseLayers,
+    /// How it scores or labels texts; `None` if it doesn't.
+    pub scoring: Option<Scoring>,
+    /// The head that does it, if the model has one.
+    pub classifier: Option<Classifier>,
     /// Shared with the grammar engine, which writes what grammars force.
     pub tokenizer: Rc<Tokenizer>,
     /// Those of its chats.
@@ -281,6 +288,12 @@ impl Inner {
     /// The model, if it generates text.
     pub fn decoder(&self) -> Result<&Rc<Decoder>> {
         match &self.model {
+            Model::Decoder(_) if !self.info.generates => bail!(
+                InvalidRequest,
+                "the model ({}) has no matrix that gives the logits of tokens, so it makes no text; {}",
+                self.info.architecture,
+                if self.scoring.is_some() { "use rerank or classify" } else { "use embeddings, or load another model" }
+            ),
             Model::Decoder(decoder) => Ok(decoder),
             Model::Encoder(_) => bail!(
                 InvalidRequest,

@@ -13,6 +13,7 @@ mod load;
 mod memory;
 mod reasoning_budget;
 mod replay;
+mod scoring;
 
 pub use crate::decode::{Canceller, LogitsProcessor, MemoryPressure, PressureAction, PressureListener};
 pub use crate::model::{KvFormat, Precision, folder, source};
@@ -23,7 +24,8 @@ pub use api::chunk::{
 pub use api::embeddings::{EmbeddingUsage, Embeddings};
 pub use api::logprobs::{TokenLogprob, TokenLogprobs};
 pub use api::request;
-pub use api::request::{EmbeddingRequest, Input};
+pub use api::request::{ClassifyRequest, EmbeddingRequest, Input, RerankRequest};
+pub use api::scores::{Classification, ClassifiedText, RankedDocument, Ranking};
 pub use api::session::{Session, SessionModel};
 pub use engine::{Engine, EngineStats, EngineTensor};
 pub use generation::Generation;

@@ -66,20 +66,24 @@ impl Attention {
         stems.map(|(part, stem)| Ok((QkvParts::of(part, 1), Linear::of(weights, &name(stem))?))).collect()
     }
 
-    /// The sinks' scores, or ALiBi's slopes: powers of 2^(−b / n) for the n heads, n rounded down to a power of two, and between them those
-    /// of twice as many for the heads that are left.
+    /// The sinks' scores, or ALiBi's slopes.
     fn per_head(context: &Context, config: &Config, weights: &Weights, index: usize) -> Result<Option<Tensor>> {
         if let Some(sinks) = weights.optional(&format!("blk.{index}.attn_sinks.weight")) {
             return Ok(Some(sinks.clone()));
         }
         let Some(largest) = config.alibi else { return Ok(None) };
-        let heads = config.n_heads;
-        let power = (heads + 1).next_power_of_two() / 2;
-        let slope = |head: usize| {
-            let steps = if head < power { (head + 1) as f32 } else { (head - power) as f32 + 0.5 };
-            (-largest * steps / power as f32).exp2()
-        };
-        let slopes: Vec<f32> = (0..heads).map(slope).collect();
-        context.tensor(&HostTensor::f32(&[heads], &slopes)).map(Some)
+        let slopes = alibi_slopes(config.n_heads, largest);
+        context.tensor(&HostTensor::f32(&[slopes.len()], &slopes)).map(Some)
     }
+}
+
+/// ALiBi's slopes: powers of 2^(−b / n) for the n heads, n rounded down to a power of two, and between them those of twice as many for the
+/// heads that are left.
+pub(super) fn alibi_slopes(heads: usize, largest: f32) -> Vec<f32> {
+    let power = (heads + 1).next_power_of_two() / 2;
+    let slope = |head: usize| {
+        let steps = if head < power { (head + 1) as f32 } else { (head - power) as f32 + 0.5 };
+        (-largest * steps / power as f32).exp2()
+    };
+    (0..heads).map(slope).collect()
 }

@@ -8,12 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     arch::{Arch, LayerPattern, Need, expected_tensors},
+    buckets::Buckets,
     checkpoint::{Checkpoint, Origin, TensorInfo, TensorValues},
     gguf::Metadata,
     keys::Keys,
     layer_config::{self, HeadDims, LayerConfig},
     recurrence::Recurrence,
     rope::{Rope, RopeScaling},
+    tensor_sizes::{MAX_WIDTH, dense, shared_n_ff},
 };
 use crate::error::Result;
 use crate::tensor::ops::{Activation, Gating, ScaleByPosition};
@@ -73,8 +75,18 @@ pub struct Config {
     pub rope_context: Option<usize>,
     /// Rows of the embedding, which may be more than the tokenizer's tokens.
     pub vocab_size: usize,
+    /// The length of the rows of the embedding, which a matrix may bring to `n_embd`.
+    pub embedding_width: usize,
+    /// Distances that differ in what they add to the scores of attention; 0 if nothing is added by distance.
+    pub distance_buckets: usize,
+    /// Content and distance are compared in attention (DeBERTa), with distances in these buckets.
+    pub disentangled: Option<Buckets>,
     /// The number of token types of an encoder; 0 if it has none.
     pub token_types: usize,
+    /// Inputs and outputs of each layer after the pooling of an embedding model.
+    pub dense: Vec<[usize; 2]>,
+    /// The number of labels of the head that scores or labels texts; 0 if there is none.
+    pub labels: usize,
     /// The embedding serves as output matrix too.
     pub tie_embeddings: bool,
 }
@@ -121,7 +133,6 @@ const OUTPUT: &str = "output.weight";
 
 /// A file beyond these limits is broken rather than large.
 const MAX_LAYERS: usize = 4096;
-pub(super) const MAX_WIDTH: usize = 1 << 20;
 pub(super) const MAX_HEADS: usize = 4096;
 pub(super) const MAX_CONTEXT: usize = 1 << 28;
 const MAX_VOCABULARY: usize = 1 << 24;
@@ -197,7 +208,11 @@ impl Config {
             n_embd,
             n_embd_per_layer: keys.per_layer_embedding(MAX_WIDTH)?,
             n_heads,
-            attention_scale: keys.attention_scale(n_layers, n_embd, n_heads, head_dims.full)? * scale_of_scores,
+            attention_scale: match keys.disentangled(trained)? {
+                // Three scores are added.
+                Some(_) => 1.0 / (3.0 * head_dims.full as f32).sqrt(),
+                None => keys.attention_scale(n_layers, n_embd, n_heads, head_dims.full)? * scale_of_scores,
+            },
             attention_softcap,
             logit_softcap,
             embedding_scale,
@@ -228,7 +243,15 @@ impl Config {
             ropes,
             rope_context: None,
             vocab_size,
+            embedding_width: match by_name.get("token_embd_proj.weight") {
+                Some(projection) => projection.dims.first().map_or(0, |&n| usize::try_from(n).unwrap_or(usize::MAX)),
+                None => n_embd,
+            },
+            distance_buckets: by_name.get("attn_rel_b.weight").map_or(0, |table| rows_of(table)),
+            disentangled: keys.disentangled(trained)?,
             token_types: by_name.get("token_types.weight").map_or(0, |types| rows_of(types)),
+            dense: dense(n_embd, &by_name)?,
+            labels: by_name.get("cls.output.weight").map_or(0, |output| rows_of(output)),
             layers,
             tie_embeddings: !by_name.contains_key(OUTPUT),
         };
@@ -251,6 +274,11 @@ impl Config {
     /// The length of all queries of a token.
     pub fn q_dim(&self, layer: usize) -> usize {
         self.n_heads * self.layers[layer].head_dim
+    }
+
+    /// The length of an embedding.
+    pub fn embedding_length(&self) -> usize {
+        self.dense.last().map_or(self.n_embd, |[_, outputs]| *outputs)
     }
 
     /// Whether the forward pass reads this tensor of the file.
@@ -361,18 +389,4 @@ fn experts(keys: &Keys, n_ff: usize, tensors: &BTreeMap<&str, &TensorInfo>) -> R
             .unwrap_or(keys.arch.normalizes_experts),
         scale: keys.number("expert_weights_scale")?.filter(|&scale| scale != 0.0).unwrap_or(1.0),
     }))
-}
-
-/// The inner length of the expert that every token uses. Many files don't say it, so it is the number of rows of its tensor.
-fn shared_n_ff(keys: &Keys, tensors: &BTreeMap<&str, &TensorInfo>) -> Result<usize> {
-    if let Some(n_ff) = keys.dim_or_zero("expert_shared_feed_forward_length", MAX_WIDTH)?.filter(|&n_ff| n_ff > 0) {
-        return Ok(n_ff);
-    }
-    let is_up = |name: &str| name.ends_with(".ffn_up_shexp.weight") || name.ends_with(".ffn_gate_shexp.weight");
-    let ups = tensors.iter().find(|(name, _)| is_up(name));
-    let rows = ups.and_then(|(_, up)| up.dims.get(1)).map_or(0, |&rows| usize::try_from(rows).unwrap_or(usize::MAX));
-    if rows > MAX_WIDTH {
-        bail!(InvalidFile, "the expert of all tokens has an inner vector of {rows}, wanted at most {MAX_WIDTH}");
-    }
-    Ok(rows)
 }

@@ -2,6 +2,7 @@
 //! and of llama.cpp's gguf-py (`constants.py`).
 
 use super::arch::{Arch, RopeKind};
+use super::buckets::Buckets;
 use super::gguf::{Metadata, Value};
 use super::layer_config::HeadDims;
 use super::rope::{Rope, RopeScaling};
@@ -363,6 +364,23 @@ impl Keys<'_> {
             ),
             scaling => Ok(scaling),
         }
+    }
+
+    /// The buckets of distances, if attention compares content with them; a context of `trained` tokens bounds the distances.
+    pub fn disentangled(&self, trained: usize) -> Result<Option<Buckets>> {
+        let Some(count) = self.optional_dim("attention.position_buckets", super::config::MAX_CONTEXT)? else {
+            return Ok(None);
+        };
+        let farthest = self.number("attention.max_relative_positions")?.filter(|&farthest| farthest >= 1.0);
+        let farthest = farthest.map_or(trained, |farthest| farthest as usize);
+        if count < 4 || farthest <= count / 2 + 1 {
+            bail!(
+                InvalidMetadata,
+                "{} is {count} for distances up to {farthest}, wanted 4 or more and longer distances than half of it",
+                self.name("attention.position_buckets")
+            );
+        }
+        Ok(Some(Buckets { count, farthest }))
     }
 
     pub fn check_vocabulary(&self, vocab_size: usize) -> Result<()> {

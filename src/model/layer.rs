@@ -20,7 +20,7 @@ use crate::tensor::{Context, Tensor};
 pub(super) struct Layer {
     /// For what mixes tokens.
     attention_norm: Norm,
-    attention: Option<Attention>,
+    pub attention: Option<Attention>,
     recurrent: Option<RecurrentMixer>,
     /// For the result of what mixes tokens.
     post_attention_norm: Norm,

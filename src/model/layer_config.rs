@@ -1,9 +1,10 @@
 //! The settings in which the layers of a model may differ, read from its metadata: sizes of heads and of the feed-forward, windows, ropes,
 //! experts, and whose state a layer has.
 
-use super::arch::{LayerParts, ROUTER, WindowPattern};
-use super::config::{MAX_EXPERTS, MAX_HEADS, MAX_WIDTH};
+use super::arch::{LayerParts, ROUTER};
+use super::config::{MAX_EXPERTS, MAX_HEADS};
 use super::keys::Keys;
+use super::tensor_sizes::MAX_WIDTH;
 use crate::error::Result;
 
 /// The settings of one layer.
@@ -15,7 +16,8 @@ pub struct LayerConfig {
     pub n_kv_heads: usize,
     /// The length of the feed-forward's inner vector ("intermediate_size"); that of the experts is in `Config::experts`.
     pub n_ff: usize,
-    /// The number of positions that a token sees, itself included as the last (sliding window); `None`: all.
+    /// The number of positions that a token sees, itself included as the last (sliding window); of an encoder's, half of them are on either
+    /// side. `None`: all.
     pub window: Option<usize>,
     /// The index in `Config::ropes`; `None` for a layer without rope.
     pub rope: Option<usize>,
@@ -92,10 +94,9 @@ pub(super) fn layers(
     let has_experts = keys.dim_or_zero("expert_count", MAX_EXPERTS)?.unwrap_or(0) > 0;
     let has_window = window.is_some();
     let windowed = keys.windowed_layers(n_layers)?;
-    let is_windowed = |layer: usize| match (&windowed, keys.arch.window) {
-        (Some(windowed), _) => windowed[layer],
-        (None, WindowPattern::All) => true,
-        (None, WindowPattern::AllButEvery(every)) => !(layer + 1).is_multiple_of(every),
+    let is_windowed = |layer: usize| match &windowed {
+        Some(windowed) => windowed[layer],
+        None => keys.arch.window.is_windowed(layer),
     };
     if keys.arch.needs_window && !has_window {
         return Err(keys.missing("attention.sliding_window"));

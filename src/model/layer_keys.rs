@@ -74,10 +74,10 @@ impl Keys<'_> {
             Some(Value::Array(_)) => {
                 bail!(InvalidMetadata, "{name} is no array of a truth value for each of {n_layers} layers")
             }
-            Some(_) => match self.metadata.u32(&name)? as usize {
-                0 => Ok(Some(vec![true; n_layers])),
-                every => Ok(Some((0..n_layers).map(|layer| !(layer + 1).is_multiple_of(every)).collect())),
-            },
+            Some(_) => {
+                let pattern = self.arch.window.with(self.metadata.u32(&name)? as usize);
+                Ok(Some((0..n_layers).map(|layer| pattern.is_windowed(layer)).collect()))
+            }
         }
     }
 

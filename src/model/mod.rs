@@ -4,10 +4,15 @@
 
 pub mod arch;
 mod attention;
+mod buckets;
 pub mod checkpoint;
+mod classifier;
 pub mod config;
 mod context_shift;
 mod decode;
+mod dense;
+mod disentangled;
+mod distances;
 mod encoder;
 mod feed_forward;
 pub mod folder;
@@ -32,13 +37,16 @@ pub mod safetensors;
 pub mod source;
 pub mod source_reader;
 pub mod state;
+mod tensor_sizes;
 mod transformer;
 mod unfused;
 mod weight_layout;
 mod weight_stream;
 mod weights;
 
-pub(crate) use encoder::Encoder;
+pub(crate) use classifier::{Classifier, ClassifierConfig, Relevance, ScoreFunction};
+pub(crate) use dense::DenseLayers;
+pub(crate) use encoder::{Encoder, EncoderText};
 pub(crate) use pooling::{Embeds, Pooling};
 pub use prefill::Precision;
 pub use state::{KvCache, KvFormat, LayerStates};

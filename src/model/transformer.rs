@@ -207,6 +207,12 @@ impl Transformer {
         self.output_norm.run(&self.context, &x)
     }
 
+    /// The logits [rows, vocab_size] of rows of [`Transformer::states`].
+    pub fn logits_of_states(&self, states: &Tensor) -> Result<Tensor> {
+        let rows = states.shape().dims()[0];
+        self.finish_logits(self.output.multiply(&self.context, ops::linear(rows), &[states])?)
+    }
+
     /// Like [`Transformer::forward`] with the logits of all tokens. Returns besides copies of the residual stream, [n, n_embd] each: 0 is the input of
     /// the first layer, and `i` comes after `i` layers.
     pub fn forward_with_hidden_states(

@@ -4,6 +4,7 @@
 use super::arch::RopeKind;
 use super::attention;
 use super::config::Config;
+use super::disentangled::Disentangled;
 use super::layer::LayerOps;
 use super::linear::Linear;
 use super::mixer::{RecurrentMixer, Step};
@@ -14,8 +15,9 @@ use super::rope::RopeTensor;
 use super::state::LayerStates;
 use crate::error::Result;
 use crate::tensor::ops::{
-    Add, Attention, AttentionPerHead, AttentionSpans, Clamp, CombineExperts, GateInput, GateRows, KvAppend, PerHead,
-    Rope, RopePositions, Scale, SigmoidGate, SliceColumns, Swiglu, SwigluFused, Unary, UnaryKind, Xielu,
+    Add, Attention, AttentionDisentangled, AttentionPerHead, AttentionSpans, Clamp, CombineExperts, GateInput,
+    GateRows, KvAppend, PerHead, Rope, RopePositions, Scale, SigmoidGate, SliceColumns, Swiglu, SwigluFused, Unary,
+    UnaryKind, Xielu,
 };
 use crate::tensor::{Context, Op, Shape, Tensor};
 
@@ -32,8 +34,22 @@ pub(super) struct Unfused<'a> {
 pub(super) enum Tokens<'a> {
     /// New tokens of a text, the first at position `state[0]`: they see each other and what the states hold.
     After { states: &'a LayerStates, state: &'a Tensor },
-    /// Whole texts: each token sees its own. For each, `spans` [n, 2] tells where its text begins and ends, `positions` [n] its place.
-    Within { spans: &'a Tensor, positions: &'a Tensor },
+    /// Whole texts: each token sees its own.
+    Within(Within<'a>),
+}
+
+/// The tokens of whole texts.
+pub(super) struct Within<'a> {
+    /// [n, 2]: where each token's text begins and ends.
+    pub spans: &'a Tensor,
+    /// The same for layers with a window: what of its text a token sees.
+    pub windows: &'a Tensor,
+    /// [n]: each token's place in its text.
+    pub positions: &'a Tensor,
+    /// [n_heads, 2 · reach + 1]: what the distance of two tokens adds to their score.
+    pub distances: Option<&'a Tensor>,
+    /// What attention compares content with besides.
+    pub disentangled: Option<&'a Disentangled>,
 }
 
 impl LayerOps for Unfused<'_> {
@@ -98,9 +114,22 @@ impl LayerOps for Unfused<'_> {
                     }
                 }
             }
-            Tokens::Within { spans, .. } => {
+            Tokens::Within(Within { spans, windows, distances, disentangled, .. }) => {
                 let Some((k, v)) = &new else { bail!(Internal, "an encoder's layer without keys and values") };
-                context.run1(&AttentionSpans { heads, kv_heads, head_dim, scale }, &[&q, k, v, spans])
+                if let Some(Disentangled { layers, buckets }) = disentangled {
+                    let Some([keys, queries]) = layers.get(layer.index) else {
+                        bail!(Internal, "no distances for layer {}", layer.index)
+                    };
+                    let op = AttentionDisentangled { heads, head_dim, scale };
+                    return context.run1(&op, &[&q, k, v, spans, keys, queries, buckets]);
+                }
+                let spans = if of_layer.window.is_some() { windows } else { spans };
+                let reach = distances.map(|distances| distances.shape().dims()[1] / 2);
+                let op = AttentionSpans { heads, kv_heads, head_dim, scale, reach };
+                match distances {
+                    Some(distances) => context.run1(&op, &[&q, k, v, spans, distances]),
+                    None => context.run1(&op, &[&q, k, v, spans]),
+                }
             }
         }?;
         if let Some(gate) = &layer.gate {
@@ -224,7 +253,7 @@ impl Unfused<'_> {
             Tokens::After { state, .. } => {
                 self.context.run(&Rope { head_dim, interleaved, scale: *scale }, &[x, frequencies, state])?
             }
-            Tokens::Within { positions, .. } => {
+            Tokens::Within(Within { positions, .. }) => {
                 self.context.run(&RopePositions { head_dim, interleaved }, &[x, frequencies, positions])?
             }
         };

@@ -12,8 +12,18 @@ use crate::tensor::Capabilities;
 use crate::tensor::quant::{self, BLOCK, FORMATS, Format};
 
 /// Matrices that are not quantised: they are small and sensitive.
-const NOT_QUANTIZED: &[&str] =
-    &["ffn_gate_inp", "ffn_gate_inp_shexp", "position_embd", "ssm_alpha", "ssm_beta", "ssm_dt", "ssm_x", "token_types"];
+const NOT_QUANTIZED: &[&str] = &[
+    "cls",
+    "ffn_gate_inp",
+    "ffn_gate_inp_shexp",
+    "position_embd",
+    "rel_embd",
+    "ssm_alpha",
+    "ssm_beta",
+    "ssm_dt",
+    "ssm_x",
+    "token_types",
+];
 
 /// What the caller asks for.
 #[derive(Clone, Copy, Default)]
@@ -50,7 +60,11 @@ impl Layout {
         let stem = tensor.name.rsplit('.').nth(1).unwrap_or(&tensor.name);
         let (_, columns) = matrix_of(tensor)?;
         // The experts' biases are matrices too.
-        if NOT_QUANTIZED.contains(&stem) || tensor.name.ends_with(".bias") || !columns.is_multiple_of(BLOCK) {
+        if NOT_QUANTIZED.contains(&stem)
+            || tensor.name.starts_with("cls.")
+            || tensor.name.ends_with(".bias")
+            || !columns.is_multiple_of(BLOCK)
+        {
             return Ok(format);
         }
         // The output matrix gets more than four bits (llama.cpp gives it six).
@@ -297,7 +311,7 @@ pub(super) fn matrix_of(tensor: &TensorInfo) -> Result<(usize, usize)> {
 pub(super) fn is_vector(tensor: &TensorInfo) -> bool {
     tensor.dims.len() == 1
         || tensor.name.ends_with(".ssm_a")
-        || [".attn_q_norm.", ".attn_k_norm.", ".ssm_conv1d.", ".shortconv.conv."]
+        || [".attn_q_norm.", ".attn_k_norm.", ".ssm_conv1d.", ".shortconv.conv.", "attn_rel_b."]
             .iter()
             .any(|part| tensor.name.contains(part))
 }

@@ -17,8 +17,8 @@ use super::source;
 use super::thrown::js_message;
 use crate::engine::request::{ChatRequest, CompletionRequest, TokenizeOptions};
 use crate::engine::{
-    Canceller, ChatTemplate, EmbeddingRequest, Engine, EngineTensor, Generation, LoadOptions, Phase, PressureListener,
-    Progress, Smoothness, file_bytes, inspect,
+    Canceller, ChatTemplate, ClassifyRequest, EmbeddingRequest, Engine, EngineTensor, Generation, LoadOptions, Phase,
+    PressureListener, Progress, RerankRequest, Smoothness, file_bytes, inspect,
 };
 use crate::error::{Error, Result};
 
@@ -76,6 +76,23 @@ impl WasmEngine {
         set("dimensions", &(embeddings.dimensions as f64).into())?;
         set("usage", &to_js(&embeddings.usage)?)?;
         Ok(result.into())
+    }
+
+    /// Ranks documents (`rerank`) or labels texts (`classify`). When `stopped` resolves, it ends with `aborted`.
+    pub async fn score(&self, kind: &str, request: JsValue, stopped: Promise) -> Result<JsValue, JsValue> {
+        let engine = self.engine()?;
+        match kind {
+            "rerank" => {
+                let parse = || RerankRequest::parse(json_from_js("the rerank request", &request)?);
+                let scoring = engine.rerank(parse().map_err(js_error)?);
+                to_js(&unless(stopped, "the ranking", scoring).await.map_err(js_error)?)
+            }
+            _ => {
+                let parse = || ClassifyRequest::parse(json_from_js("the classify request", &request)?);
+                let scoring = engine.classify(parse().map_err(js_error)?);
+                to_js(&unless(stopped, "the classification", scoring).await.map_err(js_error)?)
+            }
+        }
     }
 
     pub fn tokenize(&self, text: &str, options: JsValue) -> Result<Uint32Array, JsValue> {

@@ -141,6 +141,7 @@ export async function openSite() {
       '/folders/': join(root, 'tests/golden/folders'),
       '/architectures/': join(root, 'tests/golden/architectures'),
       '/encoders/': join(root, 'tests/golden/encoders'),
+      '/classifiers/': join(root, 'tests/golden/classifiers'),
       '/made/': made,
     },
     { handle: misbehave(made) },

@@ -62,18 +62,44 @@ fn encoders_whose_matrices_lie_in_parts_give_the_same() {
 
 #[test]
 fn tiny_encoders_give_the_vectors_of_transformers_from_both_formats() {
-    let models = ["bert", "nomic_bert"];
+    let models = [
+        "bert",
+        "nomic_bert",
+        "modern_bert",
+        "gemma_embedding",
+        "jina_bert_v2",
+        "jina_bert_v3",
+        "gte",
+        "mpnet",
+        "deberta_v2",
+    ];
     let encoders = ARCHS.iter().filter(|arch| arch.is_encoder).map(|arch| arch.name.replace('-', "_"));
     assert!(encoders.eq(models), "every encoder has a golden model");
-    // To us a BERT, whose positions begin at 2 in its folder.
-    for model in models.into_iter().chain(["xlm_roberta"]) {
+    // To us three kinds of BERT, and two models under the names of their makers.
+    let others = [
+        "xlm_roberta",
+        "distilbert",
+        "electra",
+        "jina_bert_v3_prefixed",
+        "jina_bert_v3_transformers",
+        "gte_prefixed",
+        "gte_transformers",
+    ];
+    for model in models.into_iter().chain(others) {
         let path = golden().join("encoders").join(model);
         let golden = read(path.join("golden.json"));
-        let wanted: Vec<Vec<f32>> = serde_json::from_value(golden["vectors"].clone()).unwrap();
+        let of = |key: &str| serde_json::from_value::<Vec<Vec<f32>>>(golden[key].clone()).unwrap();
         // The folder holds the GGUF file too; the safetensors are what it is taken for.
-        for (what, engine) in [("folder", folder(&path).unwrap()), ("GGUF", file(&path.join("model.gguf")).unwrap())] {
-            assert!(engine.info().embeds && !engine.info().generates);
+        let mut engines = vec![("folder", folder(&path).unwrap(), of("vectors"))];
+        if path.join("model.gguf").exists() {
+            // llama.cpp's files have no functions after the layers that follow the pooling.
+            let key = if golden.get("gguf_vectors").is_some() { "gguf_vectors" } else { "vectors" };
+            engines.push(("GGUF", file(&path.join("model.gguf")).unwrap(), of(key)));
+        }
+        for (what, engine, wanted) in engines {
+            assert!(engine.info().embeds && !engine.info().generates && engine.info().warnings.is_empty());
             assert_eq!((engine.info().kv_cache_bytes, engine.info().context_length), (0, 64));
+            assert_eq!(engine.info().embedding_length, wanted[0].len());
             // All in one pass, as texts and as tokens, and each alone.
             for input in [&golden["texts"], &golden["ids"]] {
                 let got = embed(&engine, json!({"input": input})).unwrap();
@@ -133,6 +159,35 @@ fn the_hubs_configuration_of_nomic_bert_is_read() {
         let mut other = config.clone();
         other[key] = value;
         assert_eq!(load(&other).err().unwrap().code(), Code::UnsupportedArchitecture, "{key}");
+    }
+}
+
+/// The keys that ModernBERT's files had before version 5 of transformers, as most of the hub's do.
+#[test]
+fn older_configurations_of_modern_bert_are_read() {
+    let path = golden().join("encoders/modern_bert");
+    let golden = read(path.join("golden.json"));
+    let mut config = read(path.join("config.json"));
+    let keys = config.as_object_mut().unwrap();
+    keys.retain(|key, _| !["layer_types", "rope_parameters"].contains(&key.as_str()));
+    for (key, value) in [
+        ("global_attn_every_n_layers", json!(3)),
+        ("global_rope_theta", json!(5000.0)),
+        ("local_rope_theta", json!(200.0)),
+        ("position_embedding_type", json!("absolute")),
+    ] {
+        keys.insert(key.to_owned(), value);
+    }
+    let file = |name: &str| (name.to_owned(), std::fs::read(path.join(name)).unwrap());
+    let mut files = vec![file("model.safetensors"), file("tokenizer.json"), file("1_Pooling/config.json")];
+    files.push(("config.json".to_owned(), config.to_string().into_bytes()));
+    let folder = MemoryFolder::new(files);
+    let engine =
+        pollster::block_on(Engine::load_from(&folder, None, &LoadOptions::default(), &mut |_| Ok(()))).unwrap();
+    let wanted: Vec<Vec<f32>> = serde_json::from_value(golden["vectors"].clone()).unwrap();
+    let got = embed(&engine, json!({"input": golden["texts"]})).unwrap();
+    for (n, (got, wanted)) in got.values.chunks_exact(got.dimensions).zip(&wanted).enumerate() {
+        check(&format!("text {n}"), got, wanted);
     }
 }
 
@@ -312,4 +367,79 @@ fn texts_are_made_lower_case_where_the_files_want_it() {
     let (given, small) = ("THE CAT", "the cat");
     assert_ne!(of(&as_it_is, given), of(&as_it_is, small));
     assert_eq!(of(&lower, given), of(&as_it_is, small));
+}
+
+/// A safetensors file whose tensors have other names.
+fn renamed(bytes: &[u8], name: impl Fn(&str) -> Option<String>) -> Vec<u8> {
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    let header: serde_json::Map<String, Value> = header
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter_map(|(old, value)| Some((if old == "__metadata__" { old.clone() } else { name(old)? }, value.clone())))
+        .collect();
+    let header = serde_json::to_vec(&header).unwrap();
+    [&(header.len() as u64).to_le_bytes()[..], &header, &bytes[8 + length..]].concat()
+}
+
+/// As Qwen3-Embedding and other models are saved that have no head.
+#[test]
+fn decoders_that_were_saved_without_their_head_embed() {
+    let path = golden().join("classifiers/qwen3_reranker");
+    let load = |without_prefix: bool, tied: bool, pooling: Option<&str>| {
+        let bytes = std::fs::read(path.join("model.safetensors")).unwrap();
+        let bytes =
+            if without_prefix { renamed(&bytes, |name| name.strip_prefix("model.").map(str::to_owned)) } else { bytes };
+        let mut config = read(path.join("config.json"));
+        config["tie_word_embeddings"] = json!(tied);
+        let mut files = vec![
+            ("model.safetensors".to_owned(), bytes),
+            ("tokenizer.json".to_owned(), std::fs::read(path.join("tokenizer.json")).unwrap()),
+            ("config.json".to_owned(), config.to_string().into_bytes()),
+        ];
+        if let Some(mode) = pooling {
+            files.push(("1_Pooling/config.json".to_owned(), json!({"pooling_mode": mode}).to_string().into_bytes()));
+        }
+        let folder = MemoryFolder::new(files);
+        pollster::block_on(Engine::load_from(&folder, None, &LoadOptions::default(), &mut |_| Ok(())))
+    };
+    let input = json!({"input": ["the cat", "a dog and a cat"]});
+    let whole = load(false, true, Some("lasttoken")).unwrap();
+    let wanted = embed(&whole, input.clone()).unwrap();
+    for tied in [true, false] {
+        let engine = load(true, tied, Some("lasttoken")).unwrap();
+        // Without a matrix of its own for logits, which would be tied, it has none.
+        assert_eq!((engine.info().generates, engine.info().embeds), (tied, true));
+        assert_eq!(embed(&engine, input.clone()).unwrap().values, wanted.values);
+        if !tied {
+            let completion = CompletionRequest::parse(json!({"prompt": "Hi"})).unwrap();
+            assert!(engine.complete(completion).err().unwrap().message().contains("no text"));
+        }
+    }
+    assert_eq!(load(true, false, None).err().unwrap().code(), Code::MissingTensor);
+    let max = embed(&load(true, true, Some("max")).unwrap(), input).unwrap();
+    assert_ne!(max.values, wanted.values);
+}
+
+/// The first numbers of vectors, scaled to length 1 again, of a model with layers after its pooling too.
+#[test]
+fn cut_vectors_have_length_one() {
+    for model in ["gemma_embedding", "modern_bert"] {
+        let path = golden().join("encoders").join(model);
+        let engine = folder(&path).unwrap();
+        let input = json!({"input": "the cat sat"});
+        let whole = embed(&engine, input).unwrap();
+        let width = whole.dimensions;
+        for dimensions in [1, 7, width - 1, width] {
+            let part = embed(&engine, json!({"input": "the cat sat", "dimensions": dimensions})).unwrap();
+            assert!((part.values.iter().map(|x| x * x).sum::<f32>() - 1.0).abs() < 1e-5);
+            assert!((cosine(&part.values, &whole.values[..dimensions]) - 1.0).abs() < 1e-6);
+            let request = EmbeddingRequest::parse(json!({"input": "the cat sat", "dimensions": dimensions})).unwrap();
+            let tensor = pollster::block_on(engine.embed_tensor(request)).unwrap();
+            check(model, &pollster::block_on(tensor.readback()).unwrap(), &part.values);
+        }
+        let error = embed(&engine, json!({"input": "a", "dimensions": width + 1})).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidRequest);
+    }
 }

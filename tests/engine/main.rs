@@ -10,6 +10,7 @@ mod bad_requests;
 mod chat;
 mod checkpoint;
 mod choices;
+mod classifiers;
 mod corpus;
 mod draft_model;
 mod embeddings;

@@ -147,10 +147,46 @@ export interface MalformedToolCall {
   reason: string;
 }
 
-/** How many tokens a request for embeddings took. */
+/** How many tokens a request for embeddings, scores or labels took. */
 export interface EmbeddingUsage {
   /** Includes the tokens that the model wants around a text, such as `[CLS]` and `[SEP]`. */
   prompt_tokens: number;
-  /** The same number: embeddings generate nothing. */
+  /** The same number: nothing is generated. */
   total_tokens: number;
+}
+
+/** Documents by how well they fit a query. */
+export interface Ranking {
+  /** The best first; of equal ones, the first of the request. */
+  results: RankedDocument[];
+  /** Of all documents, those left out by `top_n` too. */
+  usage: EmbeddingUsage;
+}
+
+/** A document's place in a ranking. */
+export interface RankedDocument {
+  /** Its number in the request, from 0. */
+  index: number;
+  /** How relevant it is. */
+  relevance_score: number;
+}
+
+/** Labels of texts. */
+export interface Classification {
+  /** In the order of the inputs. */
+  data: ClassifiedText[];
+  /** Of all inputs. */
+  usage: EmbeddingUsage;
+}
+
+/** The labels of one input. */
+export interface ClassifiedText {
+  /** The number of the input, from 0. */
+  index: number;
+  /** The label with the highest score. */
+  label: string;
+  /** A score for each label, in the order of `info.labels`. */
+  probs: number[];
+  /** The number of labels. */
+  num_classes: number;
 }

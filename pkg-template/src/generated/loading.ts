@@ -30,6 +30,11 @@ export interface LoadOptions {
   /** A chat template in Jinja, in place of the model's own. */
   chatTemplate?: string | undefined;
   /**
+   * For a language model that ranks documents by the logits of two tokens, where its files don't say so: the token that speaks against a
+   * document, then the one for it. A plain folder of Qwen3-Reranker takes `["no", "yes"]`. As in vLLM.
+   */
+  classifierFromToken?: string[] | undefined;
+  /**
    * How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32) if the weights are quantised too;
    * `exact` keeps 32-bit floats everywhere. Default: `fast` on a GPU, `exact` on a software adapter, where 8 bits gain nothing.
    */
@@ -87,6 +92,7 @@ export const LOAD_OPTIONS = [
   'ropeContextLength',
   'maxSequences',
   'chatTemplate',
+  'classifierFromToken',
   'precision',
   'kvCache',
   'promptCacheBytes',
@@ -117,10 +123,14 @@ export interface ModelInfo {
   has_chat_template: boolean;
   /** As GGUF files call it: `llama`, `qwen2`. */
   architecture: string;
-  /** It generates text. False for an encoder, which only makes embeddings: `chat` and `completions` reject. */
+  /** It generates text. False for an encoder, and for a decoder with a head that scores or labels texts: `chat` and `completions` reject. */
   generates: boolean;
   /** It makes embeddings: it is an encoder, or its files say how the vectors of tokens become one. */
   embeds: boolean;
+  /** It ranks documents by a query: `rerank` works. */
+  reranks: boolean;
+  /** What it labels texts with, if it does: `classify` works. */
+  labels?: string[];
   /** How many weights the model has. */
   parameters: number;
   /** Blocks of attention and feed-forward. */
@@ -131,7 +141,7 @@ export interface ModelInfo {
   max_sequences: number;
   /** How many logits a step gives, at least the number of the tokenizer's tokens. */
   vocab_size: number;
-  /** Length of a token's vector between layers, and of the embeddings. */
+  /** Length of the embeddings. But for models with layers after their pooling it is that of a token's vector between layers. */
   embedding_length: number;
   /** The type that most bytes of the matrices have, for example `Q4_K`. */
   quantization: string;
@@ -159,8 +169,8 @@ export interface ModelInfo {
 export interface Warning {
   /**
    * Stable, for programs. `no_chat_template`: the model has no template, as base models do, so chats are written in ChatML, which it may
-   * not have been trained with. `ignored_head`: the model was trained to score or to label texts (a cross-encoder, a classifier), by a
-   * head that is not computed, so what is made of it are embeddings that nobody trained. `ignored_parts`: of a model with several parts, such
+   * not have been trained with. `ignored_head`: the model was trained for a task whose head is not computed (labels of tokens, answers to
+   * questions), so what is made of it are embeddings that nobody trained. `ignored_parts`: of a model with several parts, such
    * as one that sees images, the text model alone runs. `shorter_context`: the GPU has no room for the default context, so a shorter one was
    * taken (`info.context_length`).
    */
@@ -279,7 +289,7 @@ export interface Inspection {
   layers?: number;
   /** How many logits a step gives. */
   vocab_size?: number;
-  /** Length of a token's vector between layers, and of the embeddings. */
+  /** Length of the embeddings. But for models with layers after their pooling it is that of a token's vector between layers. */
   embedding_length?: number;
   /** Tokens that the model was trained for. */
   trained_context_length?: number;

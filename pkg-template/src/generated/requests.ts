@@ -333,6 +333,67 @@ export interface EmbeddingRequest {
 /** One or more texts, or their token ids. */
 export type Input = string | string[] | number[] | number[][];
 
+/** A request to rank documents. */
+export interface RerankRequest {
+  /** What the documents are compared with. */
+  query: string;
+  /** The texts to rank, 1 to 2048. */
+  documents: RerankDocument[];
+  /** Return only this many of the best. Default: all. */
+  top_n?: number | null | undefined;
+  /**
+   * What the model is to look for. For models whose prompt has a place for it (Qwen3-Reranker). Default: what the model was trained
+   * with. An extension.
+   */
+  instruction?: string | null | undefined;
+  /**
+   * Cut a pair that is too long, first the longer one of query and document, instead of rejecting with `context_length_exceeded`.
+   * Default: false. An extension.
+   */
+  truncate?: boolean | null | undefined;
+  /**
+   * With false the scores are logits. Default: true: what the model's files say, mostly shares between 0 and 1. An extension, as in
+   * vLLM.
+   */
+  use_activation?: boolean | null | undefined;
+}
+
+/** A text to rank. */
+export type RerankDocument = string | DocumentText;
+
+/** A text with a name. */
+export interface DocumentText {
+  /** The text. */
+  text: string;
+}
+
+/** A request for labels. */
+export interface ClassifyRequest {
+  /** One text or several (at most 2048), pairs of texts, or token ids. Texts get the tokens that the model wants around them. */
+  input: ClassifyInput;
+  /**
+   * Cut a text that is too long at its end, and of a pair first the longer one, instead of rejecting with
+   * `context_length_exceeded`. Default: false. An extension.
+   */
+  truncate?: boolean | null | undefined;
+  /** With false `probs` are logits. Default: true. As in vLLM. */
+  use_activation?: boolean | null | undefined;
+}
+
+/** One or more texts or pairs, or their token ids. */
+export type ClassifyInput = string | TextPair | ClassifyText[] | number[];
+
+/** A text to label. */
+export type ClassifyText = string | TextPair | number[];
+
+/** Two texts as one input, such as a premise and a hypothesis. As in transformers' pipelines. */
+export interface TextPair {
+  /** The first text. */
+  text: string;
+  /** The second text. */
+  text_pair: string;
+}
+
 /** How a text becomes tokens. */
 export interface TokenizeOptions {
   /** Add the tokens that the model wants around a text, such as the begin-of-text token. Default: false. */

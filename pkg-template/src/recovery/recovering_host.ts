@@ -4,7 +4,18 @@
 import { unlessAborted } from '../abort.js';
 import { EngineError, toEngineError } from '../errors.js';
 import type { ProcessorCall } from '../logits_processor.js';
-import type { AttachedSession, EmbeddingsData, Generation, GenerationKind, LoadedHost, ReplayData, TensorData } from '../protocol.js';
+import type {
+  AttachedSession,
+  EmbeddingsData,
+  Generation,
+  GenerationKind,
+  LoadedHost,
+  ReplayData,
+  ScoreData,
+  ScoreKind,
+  TensorData,
+} from '../protocol.js';
+import { SCORED } from '../scores.js';
 import type { EngineStats, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from '../types.js';
 import { Allowance, SPAN_MS } from './allowance.js';
 import type { RecoveryEvent } from './events.js';
@@ -127,6 +138,10 @@ export class RecoveringHost implements LoadedHost, Hosts {
 
   embed(request: object, signal?: AbortSignal): Promise<EmbeddingsData> {
     return this.#run((host) => host.embed(request, signal), signal, 'the embedding');
+  }
+
+  score<Kind extends ScoreKind>(kind: Kind, request: object, signal?: AbortSignal): Promise<ScoreData[Kind]> {
+    return this.#run((host) => host.score(kind, request, signal), signal, SCORED[kind]);
   }
 
   saveSession(conversation: object, attachment: object | undefined, signal?: AbortSignal): Promise<Blob> {

@@ -11,7 +11,7 @@ export const PROTOCOL = 4;
 
 /** What is one question and one answer, and can be asked again. */
 export interface SharedCalls
-  extends Pick<HostCalls, 'tokenize' | 'detokenize' | 'embed' | 'saveSession' | 'restoreSession' | 'sync' | 'stats'> {
+  extends Pick<HostCalls, 'tokenize' | 'detokenize' | 'embed' | 'score' | 'saveSession' | 'restoreSession' | 'sync' | 'stats'> {
   info(): Promise<ModelInfo>;
 }
 
@@ -20,6 +20,7 @@ const METHODS: Record<keyof SharedCalls, boolean> = {
   tokenize: false,
   detokenize: false,
   embed: true,
+  score: true,
   saveSession: true,
   restoreSession: true,
   sync: false,

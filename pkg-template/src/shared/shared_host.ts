@@ -2,7 +2,17 @@
 // under way; who leads is the seat's affair.
 
 import { abortError, EngineError, toEngineError } from '../errors.js';
-import type { AttachedSession, EmbeddingsData, Generation, GenerationKind, LoadedHost, ReplayData } from '../protocol.js';
+import type {
+  AttachedSession,
+  EmbeddingsData,
+  Generation,
+  GenerationKind,
+  LoadedHost,
+  ReplayData,
+  ScoreData,
+  ScoreKind,
+} from '../protocol.js';
+import { SCORED } from '../scores.js';
 import type { ProcessorCall } from '../logits_processor.js';
 import type { RecoveryEvent } from '../recovery/events.js';
 import type { EngineStats, FileEvent, LoadProgress, MemoryPressure, ModelInfo, TokenizeOptions } from '../types.js';
@@ -97,6 +107,10 @@ export class SharedHost implements LoadedHost {
 
   embed(request: object, signal?: AbortSignal): Promise<EmbeddingsData> {
     return this.#call('embed', [request], signal, 'the embedding');
+  }
+
+  score<Kind extends ScoreKind>(kind: Kind, request: object, signal?: AbortSignal): Promise<ScoreData[Kind]> {
+    return this.#call('score', [kind, request], signal, SCORED[kind]) as Promise<ScoreData[Kind]>;
   }
 
   saveSession(conversation: object, attachment: object | undefined, signal?: AbortSignal): Promise<Blob> {

@@ -1,19 +1,19 @@
-//! Texts to vectors. An encoder takes several texts in one pass. A decoder works too, if its files say how to pool.
+//! Texts to vectors: of an encoder, or of a decoder whose files say how to pool.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 
+use super::passes::{Pooled, passes};
 use super::request::{EmbeddingRequest, Input};
-use crate::engine::engine::{Engine, EngineTensor, Inner, Model};
-use crate::error::{Code, Result};
-use crate::model::{Encoder, Pooling};
-use crate::tensor::{Desc, HostTensor, Tensor, ops};
+use crate::engine::engine::{Engine, EngineTensor, Inner};
+use crate::error::Result;
+use crate::model::Pooling;
+use crate::tensor::{Desc, HostTensor, ops};
+use crate::text::tokenizer::TypedIds;
 
-/// The most tokens of a pass, unless a single text has more: memory for activations grows with them.
-const PASS_TOKENS: usize = 512;
 /// The most inputs of a request, as in OpenAI's API.
-const MAX_INPUTS: usize = 2048;
+pub(super) const MAX_INPUTS: usize = 2048;
 
 /// The vectors of a request's inputs.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,19 +26,19 @@ pub struct Embeddings {
     pub usage: EmbeddingUsage,
 }
 
-/// How many tokens a request for embeddings took.
+/// How many tokens a request for embeddings, scores or labels took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct EmbeddingUsage {
     /// Includes the tokens that the model wants around a text, such as `[CLS]` and `[SEP]`.
     pub prompt_tokens: usize,
-    /// The same number: embeddings generate nothing.
+    /// The same number: nothing is generated.
     pub total_tokens: usize,
 }
 
 /// What a request for embeddings asks of the model.
 struct Checked {
-    texts: Vec<Vec<u32>>,
+    texts: Vec<TypedIds>,
     dimensions: usize,
     pooling: Pooling,
     usage: EmbeddingUsage,
@@ -51,8 +51,8 @@ impl Engine {
         let Checked { texts, dimensions, pooling, usage } = inner.checked(request)?;
         let mut values = Vec::with_capacity(texts.len() * dimensions);
         for pass in passes(&texts) {
-            for vectors in inner.vectors(pass, pooling).await? {
-                let vectors = inner.context.readback_one(&vectors).await?.to_f32()?;
+            for vectors in inner.vectors(pass, Pooled::Embedding(pooling)).await? {
+                let vectors = inner.context.readback_one(&inner.dense.run(vectors)?).await?.to_f32()?;
                 for vector in vectors.chunks_exact(inner.info.embedding_length) {
                     values.extend(normalized(&vector[..dimensions])?);
                 }
@@ -72,7 +72,8 @@ impl Engine {
         let (norm, scale) = (ops::RmsNorm { epsilon: 1e-30 }, context.tensor(&scale)?);
         let mut first = 0;
         for pass in passes(&texts) {
-            for vectors in inner.vectors(pass, pooling).await? {
+            for vectors in inner.vectors(pass, Pooled::Embedding(pooling)).await? {
+                let vectors = inner.dense.run(vectors)?;
                 let cut = match inner.info.embedding_length {
                     width if width == dimensions => vectors,
                     _ => context.run1(&ops::SliceColumns { first: 0, count: dimensions }, &[&vectors])?,
@@ -98,6 +99,13 @@ impl Inner {
             }
         };
         let Some(pooling) = self.embeds.pooling else {
+            if self.scoring.is_some() {
+                bail!(
+                    InvalidRequest,
+                    "the model scores or labels texts: its vectors were not trained to be compared; use rerank or classify, or a model for \
+                     embeddings"
+                );
+            }
             bail!(
                 InvalidRequest,
                 "the model's files do not say how the vectors of its tokens become one (pooling_type of a GGUF file, or \
@@ -105,110 +113,76 @@ impl Inner {
             );
         };
         let texts = self.inputs(request.input, request.truncate)?;
-        let prompt_tokens = texts.iter().map(Vec::len).sum();
-        let usage = EmbeddingUsage { prompt_tokens, total_tokens: prompt_tokens };
+        let usage = EmbeddingUsage::of(&texts);
         Ok(Checked { texts, dimensions, pooling, usage })
     }
 
-    /// The vectors of texts that make one pass, [texts, embedding_length], in one tensor or in several.
-    async fn vectors(&self, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<Tensor>> {
-        let vectors = match &self.model {
-            Model::Encoder(encoder) => self.vectors_of_encoder(encoder, texts, pooling).await,
-            Model::Decoder(_) => self.vectors_of_decoder(texts, pooling).await,
-        };
-        vectors.map_err(|error| self.explain(error))
-    }
-
-    /// An encoder takes several texts at a time.
-    async fn vectors_of_encoder(&self, encoder: &Encoder, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<Tensor>> {
-        let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
-        let device = self.context.device();
-        let mut has_freed = false;
-        loop {
-            let pass = device.attempt("a pass over texts", || encoder.forward(&texts, pooling)).await;
-            match pass {
-                Err(error) if error.code() == Code::OutOfMemory && !has_freed => {
-                    has_freed = true;
-                    device.free_unused().await?;
-                }
-                pass => return Ok(vec![pass?]),
-            }
-        }
-    }
-
     /// The token ids of each input, checked.
-    fn inputs(&self, input: Input, truncate: bool) -> Result<Vec<Vec<u32>>> {
-        let text = |text: &String| {
-            let text =
-                if self.embeds.lowercase { Cow::Owned(text.to_lowercase()) } else { Cow::Borrowed(text.as_str()) };
-            self.tokenizer.encode(&text, true, false)
-        };
+    fn inputs(&self, input: Input, truncate: bool) -> Result<Vec<TypedIds>> {
+        let text = |text: &String| self.tokenizer.encode(&self.cased(text), true, false);
         let texts = match input {
             Input::Text(one) => vec![text(&one)?],
             Input::Texts(texts) => texts.iter().map(text).collect::<Result<_>>()?,
             Input::Tokens(ids) => vec![ids],
             Input::ManyTokens(texts) => texts,
         };
-        if texts.is_empty() || texts.len() > MAX_INPUTS {
-            bail!(InvalidRequest, "input has {} texts, wanted 1 to {MAX_INPUTS}", texts.len());
-        }
-        let limit = self.embeds.max_tokens.map_or(self.info.context_length, |max| max.min(self.info.context_length));
-        let vocab_size = self.info.vocab_size;
-        let check = |(index, mut ids): (usize, Vec<u32>)| {
-            if ids.is_empty() {
-                bail!(InvalidRequest, "input {index} has no tokens, wanted at least one");
-            }
-            if let Some(id) = ids.iter().find(|id| **id as usize >= vocab_size) {
-                bail!(InvalidRequest, "input {index} has token id {id}, wanted ids below {vocab_size}");
-            }
-            if ids.len() > limit {
-                if !truncate {
-                    bail!(
-                        ContextLengthExceeded,
-                        "input {index} has {} tokens and the model takes {limit}; shorten it, cut it into parts, or set \
-                         truncate: true to leave out its end",
-                        ids.len()
-                    );
-                }
-                // The tokens that end a text, such as `[SEP]`, stay.
-                let after = self.tokenizer.ids_after();
-                let ends_so = ids.ends_with(after) && after.len() < limit;
-                let after = if ends_so { after } else { &[] };
-                ids.truncate(limit - after.len());
-                ids.extend_from_slice(after);
-            }
-            Ok(ids)
-        };
+        self.check_number("input", "texts", texts.len())?;
+        let check = |(index, ids)| self.checked_text(&format!("input {index}"), ids, truncate).map(TypedIds::from);
         texts.into_iter().enumerate().map(check).collect()
     }
 
-    /// A decoder takes one text at a time.
-    async fn vectors_of_decoder(&self, texts: &[Vec<u32>], pooling: Pooling) -> Result<Vec<Tensor>> {
-        let mut vectors = Vec::with_capacity(texts.len());
-        let decoder = self.decoder()?;
-        for ids in texts {
-            let states = decoder.states(ids).await?;
-            let spans = HostTensor::u32(&[1, 2], &pooling.spans([ids.len()].into_iter()));
-            let spans = self.context.tensor(&spans)?;
-            vectors.push(self.context.run1(&ops::MeanRows, &[&states, &spans])?);
+    /// A text as the model's tokenizer wants it.
+    pub(super) fn cased<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if self.embeds.lowercase { Cow::Owned(text.to_lowercase()) } else { Cow::Borrowed(text) }
+    }
+
+    /// The most tokens of a text.
+    pub(super) fn token_limit(&self) -> usize {
+        self.embeds.max_tokens.map_or(self.info.context_length, |max| max.min(self.info.context_length))
+    }
+
+    pub(super) fn check_number(&self, field: &str, what: &str, number: usize) -> Result<()> {
+        if number == 0 || number > MAX_INPUTS {
+            bail!(InvalidRequest, "{field} has {number} {what}, wanted 1 to {MAX_INPUTS}");
         }
-        Ok(vectors)
+        Ok(())
+    }
+
+    /// Ids of a text with the tokens around it, no more than the model takes.
+    pub(super) fn checked_text(&self, what: &str, mut ids: Vec<u32>, truncate: bool) -> Result<Vec<u32>> {
+        let (limit, vocab_size) = (self.token_limit(), self.info.vocab_size);
+        if ids.is_empty() {
+            bail!(InvalidRequest, "{what} has no tokens, wanted at least one");
+        }
+        if let Some(id) = ids.iter().find(|id| **id as usize >= vocab_size) {
+            bail!(InvalidRequest, "{what} has token id {id}, wanted ids below {vocab_size}");
+        }
+        if ids.len() > limit {
+            if !truncate {
+                bail!(
+                    ContextLengthExceeded,
+                    "{what} has {} tokens and the model takes {limit}; shorten it, cut it into parts, or set truncate: true to leave out \
+                     its end",
+                    ids.len()
+                );
+            }
+            // The tokens that end a text, such as `[SEP]`, stay.
+            let after = self.tokenizer.ids_after();
+            let ends_so = ids.ends_with(after) && after.len() < limit;
+            let after = if ends_so { after } else { &[] };
+            ids.truncate(limit - after.len());
+            ids.extend_from_slice(after);
+        }
+        Ok(ids)
     }
 }
 
-/// Groups the texts by pass: neighbours go together while they fit.
-fn passes(texts: &[Vec<u32>]) -> Vec<&[Vec<u32>]> {
-    let mut passes = Vec::new();
-    let (mut begin, mut tokens) = (0, 0);
-    for (index, text) in texts.iter().enumerate() {
-        if index > begin && tokens + text.len() > PASS_TOKENS {
-            passes.push(&texts[begin..index]);
-            (begin, tokens) = (index, 0);
-        }
-        tokens += text.len();
+impl EmbeddingUsage {
+    /// Of all texts.
+    pub(super) fn of(texts: &[TypedIds]) -> Self {
+        let prompt_tokens = texts.iter().map(|text| text.ids.len()).sum();
+        Self { prompt_tokens, total_tokens: prompt_tokens }
     }
-    passes.push(&texts[begin..]);
-    passes
 }
 
 /// The vector with length 1.
@@ -225,13 +199,6 @@ fn normalized(vector: &[f32]) -> Result<impl Iterator<Item = f32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn passes_hold_whole_texts() {
-        let texts: Vec<Vec<u32>> = [500, 12, 1, 600, 3, 509, 1].map(|length| vec![0; length]).to_vec();
-        let lengths: Vec<Vec<usize>> = passes(&texts).iter().map(|pass| pass.iter().map(Vec::len).collect()).collect();
-        assert_eq!(lengths, [vec![500, 12], vec![1], vec![600], vec![3, 509], vec![1]]);
-    }
 
     #[test]
     fn vectors_get_length_one() {

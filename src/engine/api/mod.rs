@@ -8,7 +8,10 @@ pub(super) mod chunk;
 mod completion;
 pub(super) mod embeddings;
 pub(super) mod logprobs;
+mod passes;
 pub mod request;
+pub(super) mod rerank_prompt;
+pub(super) mod scores;
 pub mod session;
 #[cfg(test)]
 mod typescript;

@@ -18,6 +18,7 @@ use super::chunk::{
 use super::embeddings::EmbeddingUsage;
 use super::logprobs::{TokenLogprob, TokenLogprobs};
 use super::request::*;
+use super::scores::{Classification, ClassifiedText, RankedDocument, Ranking};
 use super::session::{Session, SessionModel};
 use crate::decode::{MemoryPressure, PressureAction};
 use crate::engine::load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, Progress, Warning};
@@ -70,7 +71,8 @@ fn files() -> Vec<File> {
                 Request: SamplingFields, PenaltyFields, EndingFields, Stop, StructuredFields, ResponseFormat, NamedSchema,
                 StructuredOutputs, SpeculationFields, SpeculationRequest, ContextFields, ContextShiftRequest, Sinks,
                 ChoicesFields, ChatFields, ReasoningFields, ReasoningFormat, ChatLogprobsFields, CompletionFields, Prompt,
-                CompletionLogprobsFields, EmbeddingRequest, Input,
+                CompletionLogprobsFields, EmbeddingRequest, Input, RerankRequest, RerankDocument, DocumentText,
+                ClassifyRequest, ClassifyInput, ClassifyText, TextPair,
             ] + "\n"
                 + &types![Options: TokenizeOptions],
         },
@@ -80,6 +82,7 @@ fn files() -> Vec<File> {
             text: types![
                 Answer: FinishReason, Usage, PromptTokensDetails, CompletionTokensDetails, Timings, Chunk, TokenLogprobs,
                 TokenLogprob, StopReason, ToolCallDelta, FunctionDelta, MalformedToolCall, EmbeddingUsage,
+                Ranking, RankedDocument, Classification, ClassifiedText,
             ],
         },
         File {

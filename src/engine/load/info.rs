@@ -41,10 +41,16 @@ pub struct ModelInfo {
     pub has_chat_template: bool,
     /// As GGUF files call it: `llama`, `qwen2`.
     pub architecture: String,
-    /// It generates text. False for an encoder, which only makes embeddings: `chat` and `completions` reject.
+    /// It generates text. False for an encoder, and for a decoder with a head that scores or labels texts: `chat` and `completions` reject.
     pub generates: bool,
     /// It makes embeddings: it is an encoder, or its files say how the vectors of tokens become one.
     pub embeds: bool,
+    /// It ranks documents by a query: `rerank` works.
+    pub reranks: bool,
+    /// What it labels texts with, if it does: `classify` works.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(test, ts(as = "Option<Vec<String>>"))]
+    pub labels: Vec<String>,
     /// How many weights the model has.
     pub parameters: u64,
     /// Blocks of attention and feed-forward.
@@ -55,7 +61,7 @@ pub struct ModelInfo {
     pub max_sequences: usize,
     /// How many logits a step gives, at least the number of the tokenizer's tokens.
     pub vocab_size: usize,
-    /// Length of a token's vector between layers, and of the embeddings.
+    /// Length of the embeddings. But for models with layers after their pooling it is that of a token's vector between layers.
     pub embedding_length: usize,
     /// The type that most bytes of the matrices have, for example `Q4_K`.
     pub quantization: String,
@@ -85,8 +91,8 @@ pub struct ModelInfo {
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Warning {
     /// Stable, for programs. `no_chat_template`: the model has no template, as base models do, so chats are written in ChatML, which it may
-    /// not have been trained with. `ignored_head`: the model was trained to score or to label texts (a cross-encoder, a classifier), by a
-    /// head that is not computed, so what is made of it are embeddings that nobody trained. `ignored_parts`: of a model with several parts, such
+    /// not have been trained with. `ignored_head`: the model was trained for a task whose head is not computed (labels of tokens, answers to
+    /// questions), so what is made of it are embeddings that nobody trained. `ignored_parts`: of a model with several parts, such
     /// as one that sees images, the text model alone runs. `shorter_context`: the GPU has no room for the default context, so a shorter one was
     /// taken (`info.context_length`).
     #[cfg_attr(test, ts(type = "'no_chat_template' | 'ignored_head' | 'ignored_parts' | 'shorter_context'"))]
@@ -112,8 +118,8 @@ impl Warning {
         Self {
             code: "ignored_head",
             message: format!(
-                "the model has a head for another task ({head}), such as a cross-encoder's or a classifier's, which is not computed: its \
-                 embeddings were not trained to be compared; use a model for embeddings"
+                "the model has a head for another task ({head}), which is not computed: its embeddings were not trained to be compared; use \
+                 a model for embeddings"
             ),
         }
     }

@@ -10,6 +10,7 @@ use super::options::LoadOptions;
 use super::plan::{Known, Plan};
 use crate::error::{Error, Result};
 use crate::model::checkpoint::{Checkpoint, Origin, TensorInfo};
+use crate::model::config::Config;
 use crate::model::folder::Folder;
 use crate::tensor::{AdapterInfo, Device};
 
@@ -41,7 +42,7 @@ pub struct Inspection {
     /// How many logits a step gives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vocab_size: Option<usize>,
-    /// Length of a token's vector between layers, and of the embeddings.
+    /// Length of the embeddings. But for models with layers after their pooling it is that of a token's vector between layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embedding_length: Option<usize>,
     /// Tokens that the model was trained for.
@@ -159,7 +160,7 @@ impl Inspection {
         let config = known.config.as_ref();
         self.layers = config.map(|config| config.n_layers);
         self.vocab_size = config.map(|config| config.vocab_size);
-        self.embedding_length = config.map(|config| config.n_embd);
+        self.embedding_length = config.map(Config::embedding_length);
         self.trained_context_length = config.map(|config| config.context_length);
         self.context_length = known.capacity;
         self.weight_bytes = known.weight_bytes;

@@ -22,13 +22,16 @@ use crate::decode::{Decoder, DraftModel};
 use crate::engine::engine::{Engine, Inner, Model};
 use crate::engine::grammars::Grammars;
 use crate::engine::memory::{Lasting, MemoryUse};
+use crate::engine::scoring::{ScoredBy, Scoring};
 use crate::error::{Error, Result};
 use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
-use crate::model::{Encoder, KvFormat, Pooling, Precision, Transformer, Unloaded, Weights};
-use crate::tensor::{CacheSizes, Context, Device, DeviceOptions};
+use crate::model::{
+    Classifier, DenseLayers, Encoder, EncoderText, KvFormat, Pooling, Precision, Transformer, Unloaded, Weights,
+};
+use crate::tensor::{CacheSizes, Context, Device, DeviceOptions, HostTensor, Tensor};
 
 /// The least sizes of a model's caches. A pass over a prompt has ten bind groups a layer, others for each length of a prompt; plans and
 /// recorded steps pin theirs. A smaller cache makes them all anew for each prompt, which took longer than the GPU's part of the work.
@@ -110,10 +113,16 @@ impl Ready {
         Ok((decoder, kv_cache_bytes, recurrent_state_bytes))
     }
 
-    async fn encoder(context: &Context, config: Config, weights: &Weights, capacity: usize) -> Result<Self> {
+    async fn encoder(
+        context: &Context,
+        config: Config,
+        weights: &Weights,
+        (capacity, pooling): (usize, Pooling),
+    ) -> Result<Self> {
         let encoder = Encoder::new(context, config, weights)?;
         // The kernels don't depend on the number of tokens and texts.
-        context.prepare(|| encoder.forward(&[&[0, 0], &[0]], Pooling::Mean)).await?;
+        let text = |ids| EncoderText { ids, types: &[] };
+        context.prepare(|| encoder.forward(&[text(&[0, 0]), text(&[0])], &[[0, 2], [0, 1]], pooling)).await?;
         context.device().sync().await?;
         let (autotune, tunings) = (AutotuneInfo::off(), None);
         let model = Model::Encoder(Box::new(encoder));
@@ -202,25 +211,36 @@ impl Engine {
             checkpoint.tensor("token_embd.weight").map_or(0, TensorInfo::bytes)
         };
         let mut decoding = Decoding { capacity, max_sequences, precision, kv_format, warnings: plan.warnings };
+        let model_config = config.clone();
         let ready = if is_encoder {
-            Ready::encoder(&context, config, &weights, capacity).await?
+            let of_head = plan.scoring.as_ref().and_then(Scoring::pooling);
+            let pooling = plan.embeds.pooling.or(of_head).unwrap_or(Pooling::Mean);
+            Ready::encoder(&context, config, &weights, (capacity, pooling)).await?
         } else {
             Ready::decoder(&context, (&config, &weights), &mut decoding, options).await?
         };
+        let dense = DenseLayers::new(&context, &weights, &plan.embeds.dense)?;
+        if !dense.is_empty() {
+            let vectors = zeros(&context, model_config.n_embd)?;
+            context.prepare(|| dense.run(vectors.clone())).await?;
+        }
+        let classifier = Self::head(&context, (&model_config, &weights), plan.scoring.as_ref()).await?;
         let Ready { model, capacity, kv_cache_bytes, recurrent_state_bytes, autotune, tunings } = ready;
         let config = model.config();
         let info = ModelInfo {
             name: metadata.optional_str("general.name")?.map(str::to_owned),
             has_chat_template: plan.has_chat_template,
             architecture: config.arch.name.to_owned(),
-            generates: !is_encoder,
+            generates: plan.generates,
             embeds: plan.embeds.pooling.is_some(),
+            reranks: plan.scoring.as_ref().is_some_and(|scoring| scoring.relevance.is_some()),
+            labels: plan.scoring.as_ref().map(Scoring::labels).unwrap_or_default(),
             parameters: model.parameters(),
             layers: n_layers,
             context_length: capacity,
             max_sequences,
             vocab_size: config.vocab_size,
-            embedding_length: config.n_embd,
+            embedding_length: config.embedding_length(),
             quantization: model.quantization().to_uppercase(),
             precision: model.precision(),
             kv_cache: kv_format,
@@ -235,7 +255,10 @@ impl Engine {
         let engine = Engine(Rc::new(Inner {
             context,
             model,
+            dense,
             embeds: plan.embeds,
+            scoring: plan.scoring,
+            classifier,
             tokenizer: Rc::new(plan.tokenizer),
             templates: plan.templates,
             utc_offset_seconds: options.utc_offset_seconds,
@@ -247,6 +270,19 @@ impl Engine {
         }));
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
         Ok(engine)
+    }
+
+    /// The head that scores or labels texts, if there is one, with its kernels compiled.
+    async fn head(
+        context: &Context,
+        (config, weights): (&Config, &Weights),
+        scoring: Option<&Scoring>,
+    ) -> Result<Option<Classifier>> {
+        let Some(Scoring { by: ScoredBy::Head(head), .. }) = scoring else { return Ok(None) };
+        let classifier = Classifier::new(context, config, weights, head)?;
+        let vectors = zeros(context, config.n_embd)?;
+        context.prepare(|| classifier.run(&vectors)).await?;
+        Ok(Some(classifier))
     }
 
     /// Loads a second, smaller model with the same vocabulary on the same device. It drafts for requests with
@@ -325,6 +361,11 @@ impl Engine {
 pub async fn file_bytes(folder: &dyn Folder, file: Option<&str>) -> Result<u64> {
     let checkpoint = Checkpoint::open(folder, file).await.map_err(|error| about(&folder.name(), error))?;
     Ok(checkpoint.file_bytes())
+}
+
+/// A vector of a text, for kernels that are compiled.
+fn zeros(context: &Context, width: usize) -> Result<Tensor> {
+    context.tensor(&HostTensor::f32(&[1, width], &vec![0.0; width]))
 }
 
 /// Names the source in an error that doesn't name it yet.

@@ -61,6 +61,9 @@ pub struct LoadOptions {
     pub max_sequences: Option<usize>,
     /// A chat template in Jinja, in place of the model's own.
     pub chat_template: Option<String>,
+    /// For a language model that ranks documents by the logits of two tokens, where its files don't say so: the token that speaks against a
+    /// document, then the one for it. A plain folder of Qwen3-Reranker takes `["no", "yes"]`. As in vLLM.
+    pub classifier_from_token: Option<Vec<String>>,
     /// How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32) if the weights are quantised too;
     /// `exact` keeps 32-bit floats everywhere. Default: `fast` on a GPU, `exact` on a software adapter, where 8 bits gain nothing.
     pub precision: Option<Precision>,

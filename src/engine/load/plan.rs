@@ -8,6 +8,7 @@ use super::model_text::ModelText;
 use super::options::{LoadOptions, capacity, layout, rope_context};
 use crate::decode::MAX_SEQUENCES;
 use crate::engine::api::chat_prompt::Templates;
+use crate::engine::scoring::Scoring;
 use crate::error::Result;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::config::Config;
@@ -24,6 +25,10 @@ pub(super) struct Plan {
     /// Chats are not written in ChatML for want of a template.
     pub has_chat_template: bool,
     pub embeds: Embeds,
+    /// How the model scores or labels texts; `None` if it doesn't.
+    pub scoring: Option<Scoring>,
+    /// It makes text.
+    pub generates: bool,
     /// Tokens of a context.
     pub capacity: usize,
     pub max_sequences: usize,
@@ -82,9 +87,18 @@ impl Plan {
                 config.vocab_size
             );
         }
+        let scoring = Scoring::of(checkpoint, &config, options, (&chat_templates, &tokenizer))?;
+        let generates = !config.arch.is_encoder && config.labels == 0 && !checkpoint.is_without_output()?;
         let (templates, has_chat_template, mut warnings) =
-            Templates::of(&chat_templates, options.chat_template.as_deref(), !config.arch.is_encoder)?;
-        let embeds = Embeds::of(checkpoint, config.arch.is_encoder)?;
+            Templates::of(&chat_templates, options.chat_template.as_deref(), generates)?;
+        let embeds = Embeds::of(checkpoint, config.arch.is_encoder, scoring.is_some())?;
+        if !generates && scoring.is_none() && embeds.pooling.is_none() {
+            bail!(
+                MissingTensor,
+                "config.json says tie_word_embeddings: false, and there is no tensor \"lm_head.weight\"; the files do not say how \
+                 embeddings are made of it either"
+            );
+        }
         warnings.extend(checkpoint.ignored_head()?.map(Warning::ignored_head));
         warnings.extend(checkpoint.ignored_parts()?.map(Warning::ignored_parts));
         if config.further_layers > 0 {
@@ -113,6 +127,8 @@ impl Plan {
             templates,
             has_chat_template,
             embeds,
+            scoring,
+            generates,
             capacity,
             max_sequences,
             layout,

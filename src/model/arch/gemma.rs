@@ -11,7 +11,7 @@ use super::{
         COMMON_NAMES, ConfigKey, ConstValue, DECODER_KEYS, GELU_TANH, HuggingFace, KeyMapping, POST_NORM_NAMES,
         PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, RMS, optional, required,
     },
-    tensors::{ATTENTION, HEAD_NORMS, NORMS, POST_NORMS},
+    tensors::{ATTENTION, FINAL_NORM, HEAD_NORMS, NORMS, POST_NORMS, TOKENS},
 };
 use crate::tensor::ops::Activation;
 
@@ -84,6 +84,27 @@ pub const GEMMA3: Arch = Arch {
     ..Arch::DECODER
 };
 
+/// EmbeddingGemma: Gemma 3 whose tokens attend to both sides.
+pub const GEMMA_EMBEDDING: Arch = Arch {
+    name: "gemma-embedding",
+    is_encoder: true,
+    attention_by_width_at: None,
+    model_tensors: &[TOKENS, FINAL_NORM],
+    classifier: None,
+    hugging_face: Some(&HuggingFace {
+        model_types: &["gemma3_text"],
+        selected_by: Some(("use_bidirectional_attention", ConstValue::Bool(true))),
+        defaults: &[("sliding_window", ConstValue::Number(4096.0))],
+        keys: &[DECODER_KEYS, RMS, &[GELU_TANH, SCALE], WINDOWS, PATTERN],
+        names: &[COMMON_NAMES, POST_NORM_NAMES, QUERY_KEY_NORM_NAMES],
+        other_parts: &["lm_head."],
+        classifier: None,
+        transforms: NORMS_OF_ONE_AND_MORE,
+        ..HuggingFace::DECODER
+    }),
+    ..GEMMA3
+};
+
 /// The first files say "gelu" and mean the tanh approximation, as transformers takes it.
 const OLD_GELU: ConfigKey = optional(
     "hidden_act",
@@ -112,6 +133,9 @@ const GEMMA3_KEYS: &[ConfigKey] = &[
     optional("sliding_window_pattern", KeyMapping::Integer("attention.sliding_window_pattern")),
     optional("final_logit_softcapping", KeyMapping::NumberOrNone("final_logit_softcapping")),
 ];
+
+const PATTERN: &[ConfigKey] =
+    &[optional("sliding_window_pattern", KeyMapping::Integer("attention.sliding_window_pattern"))];
 
 const NORMS_OF_ONE_AND_MORE: &[(&str, WeightTransform)] = &[
     ("output_norm", WeightTransform::AddOne),

@@ -10,6 +10,8 @@ use super::{LayerKind, RopeKind};
 pub struct HuggingFace {
     /// Values of `model_type` in `config.json`.
     pub model_types: &'static [&'static str],
+    /// A key of `config.json` and the value that it has for this form alone, of those with the same model type.
+    pub selected_by: Option<(&'static str, ConstValue)>,
     /// Which elements rope rotates together in these files. It may differ from GGUF, whose converters reorder rows.
     pub rope: RopeKind,
     /// transformers' defaults for keys that `config.json` leaves out.
@@ -44,6 +46,8 @@ pub struct HuggingFace {
     pub other_parts: &'static [&'static str],
     /// Prefixes of the tensors of heads for other tasks than ours. They are not read, and the caller is told.
     pub other_heads: &'static [&'static str],
+    /// The head of `…ForSequenceClassification`; `None` if it is not supported.
+    pub classifier: Option<&'static ClassifierForm>,
     /// Values of `model_type` of multimodal models whose section `text_config` may be of this form. Others place and name the tensors of
     /// their text otherwise, or attend otherwise.
     pub text_part_of: &'static [&'static str],
@@ -56,6 +60,23 @@ pub struct HuggingFace {
     /// Other forms of folder for the same architecture, for other values of `model_type`.
     pub others: &'static [&'static HuggingFace],
 }
+
+/// The head of a model that scores or labels texts, as transformers writes it.
+#[derive(Debug, PartialEq)]
+pub struct ClassifierForm {
+    /// Stems of tensor names, ours and theirs.
+    pub names: &'static [(&'static str, &'static str)],
+    /// The vector that it takes: `cls`, `mean` or `last`.
+    pub pooling: &'static str,
+    /// The function after `cls`, by transformers' name.
+    pub activation: &'static str,
+    /// Keys of `config.json` that say it otherwise.
+    pub keys: &'static [ConfigKey],
+}
+
+/// One matrix, for the vector of the last token (transformers' `GenericForSequenceClassification`).
+pub(super) const SCORE: ClassifierForm =
+    ClassifierForm { names: &[("cls.output", "score")], pooling: "last", activation: "", keys: &[] };
 
 /// A key of `config.json`.
 #[derive(Debug, PartialEq)]
@@ -235,12 +256,14 @@ impl HuggingFace {
     /// Llama's form, the base of the others.
     pub(super) const DECODER: HuggingFace = HuggingFace {
         model_types: &[],
+        selected_by: None,
         rope: RopeKind::Halves,
         defaults: &[],
         keys: &[DECODER_KEYS, RMS, &[SILU]],
         names: &[COMMON_NAMES, PRE_NORM_NAMES],
         whole_names: &[],
-        moved: &[],
+        // Models that were saved without a head have no such beginning.
+        moved: &[("", "model.")],
         groups_heads: false,
         differs_by_kind: false,
         partial_rope: false,
@@ -251,6 +274,7 @@ impl HuggingFace {
         ignored: ROPE_FREQUENCIES,
         other_parts: &[],
         other_heads: &[],
+        classifier: Some(&SCORE),
         text_part_of: &[],
         transforms: &[],
         first_position: 0,

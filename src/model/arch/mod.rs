@@ -8,6 +8,7 @@ mod arcee;
 mod bert;
 mod bloom;
 mod cohere;
+mod deberta;
 mod ernie;
 mod exaone4;
 mod falcon;
@@ -22,11 +23,13 @@ mod granite;
 mod granite_hybrid;
 mod hugging_face;
 mod hunyuan;
+mod jina_bert_v2;
 mod lfm2;
 mod llama;
 mod mamba;
 mod mamba2;
 mod mistral3;
+mod modern_bert;
 mod nemotron;
 mod nemotron_h;
 mod nomic_bert;
@@ -40,13 +43,17 @@ mod qwen2;
 mod qwen2_moe;
 mod qwen3;
 mod qwen_delta;
+mod rope_bert;
 mod seed_oss;
 mod smollm3;
 mod stablelm;
 mod starcoder2;
 mod tensors;
 
-pub(crate) use hugging_face::{ConfigKey, ConstValue, DECODER_SWITCHES, HuggingFace, KeyMapping, WeightTransform};
+pub(crate) use hugging_face::{
+    ClassifierForm, ConfigKey, ConstValue, DECODER_SWITCHES, HuggingFace, KeyMapping, WeightTransform,
+};
+pub(in crate::model) use tensors::FIRST_DENSE;
 pub use tensors::{ExpectedTensor, Need, expected_tensors};
 pub(crate) use tensors::{ROUTER, TensorSpec};
 
@@ -108,6 +115,13 @@ pub const ARCHS: &[&Arch] = &[
     &mamba::JAMBA,
     &bert::BERT,
     &nomic_bert::NOMIC_BERT,
+    &modern_bert::MODERN_BERT,
+    &gemma::GEMMA_EMBEDDING,
+    &jina_bert_v2::JINA_BERT_V2,
+    &rope_bert::JINA_BERT_V3,
+    &rope_bert::GTE,
+    &bert::MPNET,
+    &deberta::DEBERTA_V2,
 ];
 
 /// An architecture.
@@ -119,8 +133,8 @@ pub struct Arch {
     pub rope: Option<RopeKind>,
     /// The kind of every norm, in the layers and after them.
     pub norm: Norm,
-    /// Every token attends to its whole text, norms come after attention and feed-forward, and there is no head: texts become
-    /// vectors (`model/encoder.rs`).
+    /// Every token attends to its whole text, or to as much on either side as half a window has, and there are no logits of tokens: texts
+    /// become vectors (`model/encoder.rs`).
     pub is_encoder: bool,
     /// The function of the feed-forward's gate, or of its only projection.
     pub activation: Activation,
@@ -205,6 +219,10 @@ pub struct Arch {
     /// A layer's tensors, without their suffix, that old files hold and that may be ignored: the frequencies of rope, which follow from
     /// `rope_theta`.
     pub ignored_layer_tensors: &'static [&'static str],
+    /// The head that scores or labels texts, as llama.cpp computes it; `None` if there can be none.
+    pub classifier: Option<ClassifierHead>,
+    /// How models that rank by the tokens yes and no are asked, with places for `{query}` and `{document}`.
+    pub rerank_prompt: Option<&'static str>,
     /// How transformers writes such models; `None` if only GGUF files are supported.
     pub hugging_face: Option<&'static HuggingFace>,
 }
@@ -295,6 +313,28 @@ pub enum WindowPattern {
     All,
     /// Of every n layers, all but the last.
     AllButEvery(usize),
+    /// Of every n layers, all but the first.
+    AllButFirstOfEvery(usize),
+}
+
+impl WindowPattern {
+    /// Whether a layer has a window.
+    pub fn is_windowed(self, layer: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::AllButEvery(every) => !(layer + 1).is_multiple_of(every),
+            Self::AllButFirstOfEvery(every) => !layer.is_multiple_of(every),
+        }
+    }
+
+    /// The same for another n; 0 is none of these layers.
+    pub fn with(self, every: usize) -> Self {
+        match (self, every) {
+            (_, 0) => Self::All,
+            (Self::AllButFirstOfEvery(_), every) => Self::AllButFirstOfEvery(every),
+            (_, every) => Self::AllButEvery(every),
+        }
+    }
 }
 
 /// The rope of layers with a window. The scaling of the model's rope does not apply to it.
@@ -302,6 +342,17 @@ pub enum WindowPattern {
 pub struct WindowRope {
     /// The base if the metadata does not give one; `None`: that of the other layers.
     pub default_theta: Option<f32>,
+}
+
+/// A head that scores or labels texts: the tensors `cls`, `cls.norm` and `cls.output`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassifierHead {
+    /// The vector that it takes: `cls`, `mean` or `last`.
+    pub pooling: &'static str,
+    /// The function after `cls`, by transformers' name.
+    pub activation: &'static str,
+    /// Models without `cls` are incomplete.
+    pub has_dense: bool,
 }
 
 /// A tensor, in the layers or outside of them, that llama.cpp's files name otherwise.
@@ -418,6 +469,8 @@ impl Arch {
         per_layer: None,
         row_splits: &[],
         ignored_layer_tensors: &["attn_rot_embd"],
+        classifier: Some(ClassifierHead { pooling: "last", activation: "", has_dense: false }),
+        rerank_prompt: None,
         hugging_face: None,
     };
 
@@ -437,7 +490,7 @@ impl Arch {
     }
 
     /// What all encoders share.
-    const ENCODER: Arch = Arch { norm: Norm::Layer, is_encoder: true, ..Self::DECODER };
+    const ENCODER: Arch = Arch { norm: Norm::Layer, is_encoder: true, classifier: None, ..Self::DECODER };
 
     /// The architecture of a `general.architecture`, or `Code::UnsupportedArchitecture` with the list of all.
     pub fn find(name: &str) -> Result<&'static Arch> {

@@ -34,6 +34,7 @@ pub const NOMIC_BERT: Arch = Arch {
         prefixes: &["nomic_bert.", "bert."],
         other_parts: &["pooler.", "bert.pooler.", "cls.", "nomic_bert.pooler.", "lm_head."],
         other_heads: &["classifier."],
+        classifier: None,
         ..HuggingFace::DECODER
     }),
     ..Arch::ENCODER
@@ -75,7 +76,7 @@ const NAMES: &[(&str, &str)] = &[
     ("blk.{}.layer_output_norm", "encoder.layers.{}.norm2"),
 ];
 
-const TRANSFORMERS_NAMES: &[(&str, &str)] = &[
+pub(super) const TRANSFORMERS_NAMES: &[(&str, &str)] = &[
     ("token_embd_norm", "embeddings.LayerNorm"),
     ("blk.{}.attn_q", "layers.{}.self_attn.q_proj"),
     ("blk.{}.attn_k", "layers.{}.self_attn.k_proj"),

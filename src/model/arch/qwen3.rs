@@ -14,6 +14,7 @@ use super::{
 pub const QWEN3: Arch = Arch {
     name: "qwen3",
     layer_tensors: &[NORMS, ATTENTION, HEAD_NORMS],
+    rerank_prompt: Some(RERANKER),
     hugging_face: Some(&HuggingFace {
         model_types: &["qwen3"],
         keys: &[DECODER_KEYS, RMS, &[SILU], LATE_WINDOWS],
@@ -34,6 +35,12 @@ pub const QWEN3_MOE: Arch = Arch {
     }),
     ..QWEN3
 };
+
+/// As Qwen3-Reranker was trained to be asked (its model card).
+const RERANKER: &str = "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct \
+    provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a web search query, \
+    retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: {document}<|im_end|>\n<|im_start|>assistant\n\
+    <think>\n\n</think>\n\n";
 
 pub(super) const EXPERTS: &[ConfigKey] = &[
     // transformers renamed this key in version 5.

@@ -5,12 +5,15 @@ use super::super::config::Config;
 use super::super::layer_config::LayerConfig;
 use super::super::recurrence::Recurrence;
 use Dim::{
-    Context, ConvChannels, ConvTaps, Embedding, ExpertFeedForward, Experts, FeedForward, HeadSize, Heads, KeyValue,
-    KeyValueHeads, One, Query, QueryKeyValue, RecurrentHeads, RecurrentInputs, RecurrentNorm, RecurrentWidth,
-    RopePairs, SharedFeedForward, StateSize, TimeRank, TimeRankAndStates, TokenTypes, TwiceExpertFeedForward,
-    TwiceFeedForward, Vocabulary,
+    Buckets, Context, ConvChannels, ConvTaps, DistanceRows, Embedding, EmbeddingWidth, ExpertFeedForward, Experts,
+    FeedForward, HeadSize, Heads, KeyValue, KeyValueHeads, Labels, One, Query, QueryKeyValue, RecurrentHeads,
+    RecurrentInputs, RecurrentNorm, RecurrentWidth, RopePairs, SharedFeedForward, StateSize, TimeRank,
+    TimeRankAndStates, TokenTypes, TwiceExpertFeedForward, TwiceFeedForward, Vocabulary,
 };
 use Need::{Optional, Required, Unless};
+
+/// The number of the first layer after a pooling, as llama.cpp counts the steps of a model.
+pub(in crate::model) const FIRST_DENSE: usize = 2;
 
 /// A tensor that the architecture has.
 #[derive(Debug, PartialEq)]
@@ -38,6 +41,12 @@ pub enum Need {
 pub enum Dim {
     /// n_embd
     Embedding,
+    /// embedding_width
+    EmbeddingWidth,
+    /// distance_buckets
+    Buckets,
+    /// The buckets of distances to either side.
+    DistanceRows,
     /// n_ff
     FeedForward,
     /// 2 × n_ff: gate, then up
@@ -62,6 +71,8 @@ pub enum Dim {
     TokenTypes,
     /// rope_dim / 2: one for each pair that is rotated together
     RopePairs,
+    /// The number of labels of a head.
+    Labels,
     /// The number of experts.
     Experts,
     /// The n_ff of an expert.
@@ -102,6 +113,9 @@ impl Dim {
         let recurrence = |of: fn(&Recurrence) -> usize| config.recurrence.as_ref().map_or(0, of);
         let dim = match self {
             Self::Embedding => config.n_embd,
+            Self::EmbeddingWidth => config.embedding_width,
+            Self::Buckets => config.distance_buckets,
+            Self::DistanceRows => config.disentangled.map_or(0, |buckets| 2 * buckets.count),
             Self::FeedForward => layer.n_ff,
             Self::TwiceFeedForward => 2 * layer.n_ff,
             Self::Query => q,
@@ -114,6 +128,7 @@ impl Dim {
             Self::Context => config.context_length,
             Self::TokenTypes => config.token_types,
             Self::RopePairs => config.ropes.first().map_or(0, |rope| rope.dim / 2),
+            Self::Labels => config.labels,
             Self::Experts => config.experts.as_ref().map_or(0, |experts| experts.count),
             Self::ExpertFeedForward => config.experts.as_ref().map_or(0, |experts| experts.n_ff),
             Self::TwiceExpertFeedForward => config.experts.as_ref().map_or(0, |experts| 2 * experts.n_ff),
@@ -156,11 +171,36 @@ pub(super) const MODEL: &[TensorSpec] = &[
 
 /// The tensors of an encoder, which has no head.
 pub(super) const ENCODER_MODEL: &[TensorSpec] = &[
-    required("token_embd.weight", &[Embedding, Vocabulary]),
-    optional("token_types.weight", &[Embedding, TokenTypes]),
-    required("token_embd_norm.weight", &[Embedding]),
-    required("token_embd_norm.bias", &[Embedding]),
+    required("token_embd.weight", &[EmbeddingWidth, Vocabulary]),
+    optional("token_types.weight", &[EmbeddingWidth, TokenTypes]),
+    required("token_embd_norm.weight", &[EmbeddingWidth]),
+    required("token_embd_norm.bias", &[EmbeddingWidth]),
+    // From the length of the embedding's rows to that of the residual stream.
+    optional("token_embd_proj.weight", &[EmbeddingWidth, Embedding]),
+    optional("token_embd_proj.bias", &[Embedding]),
 ];
+
+/// The embedding alone.
+pub(super) const TOKENS: &[TensorSpec] = &[required("token_embd.weight", &[Embedding, Vocabulary])];
+
+pub(super) const FINAL_NORM: &[TensorSpec] = &[required("output_norm.weight", &[Embedding])];
+
+/// A norm of the embedding without a bias.
+pub(super) const UNBIASED_EMBEDDING_NORM: &[TensorSpec] = &[required("token_embd_norm.weight", &[Embedding])];
+
+/// Norms before attention, which the first layer may lack, and before the feed-forward.
+pub(super) const OPTIONAL_NORM_OF_ATTENTION: &[TensorSpec] =
+    &[optional("blk.{}.attn_norm.weight", &[Embedding]), required("blk.{}.ffn_norm.weight", &[Embedding])];
+
+/// The embedding of distances, and its norm.
+pub(super) const RELATIVE_EMBEDDING: &[TensorSpec] = &[
+    required("rel_embd.weight", &[Embedding, DistanceRows]),
+    required("rel_embd_norm.weight", &[Embedding]),
+    required("rel_embd_norm.bias", &[Embedding]),
+];
+
+/// What the distance of two tokens adds to their score, by buckets of distances, for each head.
+pub(super) const DISTANCES: &[TensorSpec] = &[required("attn_rel_b.weight", &[Heads, Buckets])];
 
 /// The norms after attention and feed-forward of an encoder.
 pub(super) const ENCODER_NORMS: &[TensorSpec] = &[
@@ -173,7 +213,7 @@ pub(super) const ENCODER_NORM_BIASES: &[TensorSpec] =
 
 pub(super) const MODEL_NORM_BIAS: &[TensorSpec] = &[required("output_norm.bias", &[Embedding])];
 
-pub(super) const POSITIONS: &[TensorSpec] = &[required("position_embd.weight", &[Embedding, Context])];
+pub(super) const POSITIONS: &[TensorSpec] = &[required("position_embd.weight", &[EmbeddingWidth, Context])];
 
 /// The frequency of each pair is divided by its factor: one table (Llama 3.1 and later), or two for short and long contexts (longrope).
 pub(super) const ROPE_FACTORS: &[TensorSpec] = &[
@@ -265,6 +305,12 @@ pub(super) const GATED: &[TensorSpec] = &[
 pub(super) const GATED_IN_ONE: &[TensorSpec] = &[
     required("blk.{}.ffn_up.weight", &[Embedding, TwiceFeedForward]),
     required("blk.{}.ffn_down.weight", &[FeedForward, Embedding]),
+];
+
+pub(super) const GATED_IN_ONE_WITH_BIAS: &[TensorSpec] = &[
+    required("blk.{}.ffn_up.weight", &[Embedding, TwiceFeedForward]),
+    required("blk.{}.ffn_down.weight", &[FeedForward, Embedding]),
+    optional("blk.{}.ffn_down.bias", &[Embedding]),
 ];
 
 pub(super) const UNGATED: &[TensorSpec] = &[
@@ -408,6 +454,16 @@ pub(super) const MAMBA_NORM: &[TensorSpec] = &[required("blk.{}.ssm_norm.weight"
 /// The same, which a model may lack.
 pub(super) const OPTIONAL_MAMBA_NORM: &[TensorSpec] = &[optional("blk.{}.ssm_norm.weight", &[RecurrentNorm])];
 
+/// The head of a model that scores or labels texts.
+const CLASSIFIER: &[TensorSpec] = &[
+    optional("cls.weight", &[Embedding, Embedding]),
+    optional("cls.bias", &[Embedding]),
+    optional("cls.norm.weight", &[Embedding]),
+    optional("cls.norm.bias", &[Embedding]),
+    optional("cls.output.weight", &[Embedding, Labels]),
+    optional("cls.output.bias", &[Labels]),
+];
+
 /// A tensor that a model with this configuration has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedTensor {
@@ -441,8 +497,9 @@ pub fn expected_tensors(config: &Config) -> Vec<ExpectedTensor> {
     };
     let arch = config.arch;
     let per_layer = arch.per_layer.as_ref().filter(|_| config.n_embd_per_layer > 0);
+    let head = if arch.classifier.is_some() { CLASSIFIER } else { &[] };
     let of_model = arch.model_tensors.iter().copied().flatten().chain(per_layer.map_or(&[][..], |of| of.model));
-    let model = of_model.map(|spec| expected(spec, None));
+    let model = of_model.chain(head).map(|spec| expected(spec, None));
     let layers = (0..config.n_layers).flat_map(|layer| {
         let of_layer = config.layers[layer];
         let feed_forward = match (of_layer.has_feed_forward, of_layer.has_experts) {
@@ -458,5 +515,15 @@ pub fn expected_tensors(config: &Config) -> Vec<ExpectedTensor> {
         let specs = specs.filter(move |spec| !of_layer.lacks(stem(spec)));
         specs.map(move |spec| expected(spec, Some(layer)))
     });
-    model.chain(layers).collect()
+    let dense = config.dense.iter().enumerate().flat_map(|(number, &[inputs, outputs])| {
+        let name = format!("dense_{}", number + FIRST_DENSE);
+        let tensor = |end: &str, dims: &[usize], need| ExpectedTensor {
+            name: format!("{name}.{end}"),
+            dims: dims.iter().map(|dim| *dim as u64).collect(),
+            need,
+            layer: None,
+        };
+        [tensor("weight", &[inputs, outputs], Required), tensor("bias", &[outputs], Optional)]
+    });
+    model.chain(dense).chain(layers).collect()
 }

@@ -27,7 +27,8 @@ pub(super) fn of_gguf(metadata: &Metadata, mut tensors: Vec<TensorInfo>) -> Resu
             tensor.name = name;
         }
         // Files have it as a vector or as a matrix of one row.
-        if tensor.name.ends_with(".ffn_gate_inp_shexp.weight") && tensor.dims.len() == 1 {
+        let is_row = tensor.name.ends_with(".ffn_gate_inp_shexp.weight") || tensor.name == "cls.output.weight";
+        if is_row && tensor.dims.len() == 1 {
             tensor.dims.push(1);
         }
         // Numbers of heads or groups, side by side.

@@ -4,10 +4,12 @@
 //! Reads only the headers. A checkpoint borrows the folder, whose files stay open.
 
 mod completed;
+mod modules;
 mod open;
 pub(super) mod origin;
 mod rows;
 
+pub use modules::{Module, parse as parse_modules};
 pub use open::tensors_of_gguf;
 pub use origin::Origin;
 
@@ -30,6 +32,8 @@ pub struct Checkpoint<'f> {
     pub origin: Origin,
     /// The bytes of the folder's [`TEXT_FILES`] and of its config.json, by name. Empty for a GGUF file, whose metadata holds the same.
     pub text_files: BTreeMap<&'static str, Vec<u8>>,
+    /// The steps of a model of sentence-transformers, if the folder has its `modules.json`.
+    pub modules: Option<Vec<Module>>,
 }
 
 /// Files of a Hugging Face folder that are passed on unread, if they exist.
@@ -48,6 +52,9 @@ pub const TEXT_FILES: &[&str] = &[
 
 /// The metadata key for the head of another task that nothing reads: its name. GGUF files have no such key.
 pub const IGNORED_HEAD: &str = "general.ignored_head";
+
+/// The metadata key of a decoder without a matrix that gives logits. GGUF files have no such key.
+pub const WITHOUT_OUTPUT: &str = "general.without_output";
 
 /// The metadata key for the parts of a model besides its text model, which nothing reads: their tensors' prefixes. GGUF files have no such key.
 pub const IGNORED_PARTS: &str = "general.ignored_parts";
@@ -122,6 +129,11 @@ impl Checkpoint<'_> {
     /// The head for another task, such as a classifier's, that the model was trained with and that nothing here computes.
     pub fn ignored_head(&self) -> Result<Option<&str>> {
         self.metadata.optional_str(IGNORED_HEAD)
+    }
+
+    /// Whether a decoder has no matrix that gives logits of tokens.
+    pub fn is_without_output(&self) -> Result<bool> {
+        Ok(self.metadata.optional_bool(WITHOUT_OUTPUT)?.unwrap_or(false))
     }
 
     /// The parts of a folder that nothing computes, such as a vision model.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::rows::divided;
-use super::{Checkpoint, Origin, Part, TEXT_FILES, TensorInfo, TensorValues, completed};
+use super::{Checkpoint, Origin, Part, TEXT_FILES, TensorInfo, TensorValues, completed, modules};
 use crate::error::{Code, Result};
 use crate::model::folder::{Folder, OpenFile};
 use crate::model::gguf::{self, Gguf, Metadata, SplitName};
@@ -13,6 +13,8 @@ use crate::model::safetensors::{MAX_TENSORS, Safetensors};
 
 const INDEX: &str = "model.safetensors.index.json";
 const SINGLE: &str = "model.safetensors";
+/// What sentence-transformers' newer files say of scores.
+const CROSS_ENCODER: &str = "config_sentence_transformers.json";
 /// The largest vocabularies have about 40 MB.
 const MAX_TEXT_FILE_BYTES: u64 = 128 << 20;
 
@@ -165,7 +167,7 @@ fn checkpoint_of_gguf(
     files: Vec<OpenFile<'_>>,
 ) -> Result<Checkpoint<'_>> {
     let tensors = divided(&metadata, completed::of_gguf(&metadata, tensors)?)?;
-    Ok(Checkpoint { metadata, tensors, files, origin: Origin::Gguf, text_files: BTreeMap::new() })
+    Ok(Checkpoint { metadata, tensors, files, origin: Origin::Gguf, text_files: BTreeMap::new(), modules: None })
 }
 
 /// The tensors of a GGUF file, which has the index `file` in the checkpoint.
@@ -219,7 +221,7 @@ async fn safetensors_folder<'f>(folder: &'f dyn Folder, index_path: &str) -> Res
 
 async fn of_safetensors<'f>(
     folder: &'f dyn Folder,
-    files: Vec<OpenFile<'f>>,
+    mut files: Vec<OpenFile<'f>>,
     headers: Vec<Safetensors>,
 ) -> Result<Checkpoint<'f>> {
     let Some(config) = folder.read("config.json".to_owned(), MAX_CONFIG_BYTES).await? else {
@@ -245,6 +247,17 @@ async fn of_safetensors<'f>(
         }
     }
     text_files.insert("config.json", config);
-    let tensors = divided(&metadata, tensors)?;
-    Ok(Checkpoint { metadata, tensors, files, origin: Origin::HuggingFace, text_files })
+    let modules = modules::read(folder, &text_files).await?;
+    if modules.is_some() {
+        let read = folder.read(CROSS_ENCODER.to_owned(), MAX_CONFIG_BYTES).await?;
+        text_files.extend(read.map(|bytes| (CROSS_ENCODER, bytes)));
+    }
+    let mut tensors = divided(&metadata, tensors)?;
+    for (number, module) in modules.iter().flatten().filter(|module| module.kind == "Dense").enumerate() {
+        let source = open(folder, &format!("{}/{SINGLE}", module.path)).await?;
+        let header = Safetensors::read(&*source).await?;
+        tensors.extend(modules::dense_tensors(number, files.len(), header.tensors())?);
+        files.push(source);
+    }
+    Ok(Checkpoint { metadata, tensors, files, origin: Origin::HuggingFace, text_files, modules })
 }

@@ -184,6 +184,13 @@ impl Strings {
         self.ends.push(self.bytes.len() as u32);
     }
 
+    /// These texts.
+    pub fn of(texts: impl IntoIterator<Item = String>) -> Self {
+        let mut strings = Self::default();
+        texts.into_iter().for_each(|text| strings.push(text.as_bytes()));
+        strings
+    }
+
     /// The number of strings.
     pub fn len(&self) -> usize {
         self.ends.len()

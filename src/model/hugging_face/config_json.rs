@@ -96,10 +96,13 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
         KeyMapping::AdjustedFeedForward(name) => Some((name, Value::U64(adjusted_feed_forward(key, value, config)?))),
         KeyMapping::LayerKinds(kinds) => Some(("layer_kinds", layer_kinds(key, value, kinds)?)),
         KeyMapping::AllowOnly(allowed) => {
+            // Some lists are texts with bars in older files.
+            let texts = value.as_array().map(|items| items.iter().map(Json::as_str).collect::<Option<Vec<&str>>>());
+            let listed = texts.flatten().map(|texts| texts.join("|"));
             let is = |constant: &ConstValue| match *constant {
                 ConstValue::Bool(wanted) => value.as_bool() == Some(wanted),
                 ConstValue::Number(wanted) => value.as_f64() == Some(wanted),
-                ConstValue::Text(wanted) => value.as_str() == Some(wanted),
+                ConstValue::Text(wanted) => value.as_str().or(listed.as_deref()) == Some(wanted),
                 ConstValue::MultipleOf(..) | ConstValue::Of(_) | ConstValue::LengthOf(_) => false, // of defaults only
             };
             if !allowed.iter().any(is) {

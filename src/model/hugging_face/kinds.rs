@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json};
 
 use super::config_json::shortened;
 use crate::error::Result;
-use crate::model::arch::{ARCHS, Arch, HuggingFace};
+use crate::model::arch::{ARCHS, Arch, ConstValue, HuggingFace};
 
 type Config = Map<String, Json>;
 
@@ -16,20 +16,29 @@ pub(super) fn find_arch(config: &Config) -> Result<(&'static Arch, &'static Hugg
             .iter()
             .flat_map(|arch| arch.hugging_face.into_iter().flat_map(move |hf| hf.all().map(move |hf| (*arch, hf))))
     };
-    let by_kind = |kind: &str| all().find(|(_, hf)| hf.model_types.contains(&kind));
+    let by_kind = |kind: &str, config: &Config| {
+        let has = |(key, value): (&str, ConstValue)| match (config.get(key), value) {
+            (Some(Json::Bool(found)), ConstValue::Bool(wanted)) => *found == wanted,
+            (Some(Json::String(found)), ConstValue::Text(wanted)) => found == wanted,
+            _ => false,
+        };
+        let of_kind = || all().filter(|(_, hf)| hf.model_types.contains(&kind));
+        let selected = of_kind().find(|(_, hf)| hf.selected_by.is_some_and(has));
+        selected.or_else(|| of_kind().find(|(_, hf)| hf.selected_by.is_none()))
+    };
     let Some(model_type) = kind(config) else {
         bail!(
             InvalidMetadata,
             "config.json has no text \"model_type\"; it may be of another library than transformers"
         );
     };
-    if let Some((arch, hf)) = by_kind(&model_type) {
+    if let Some((arch, hf)) = by_kind(&model_type, config) {
         return Ok((arch, hf, config));
     }
     // A multimodal model has a section for its text model.
     if let Some(Json::Object(text)) = config.get("text_config") {
         let part = kind(text);
-        if let Some((arch, hf)) = part.as_deref().and_then(by_kind)
+        if let Some((arch, hf)) = part.as_deref().and_then(|part| by_kind(part, text))
             && hf.text_part_of.contains(&model_type.as_str())
         {
             return Ok((arch, hf, text));

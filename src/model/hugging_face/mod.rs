@@ -4,6 +4,7 @@
 mod config_json;
 mod heads;
 mod kinds;
+mod labels;
 mod layer_kinds;
 mod mxfp4;
 mod names;
@@ -14,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::{Map, Value as Json};
 
 use super::arch::{ConstValue, DECODER_SWITCHES, HuggingFace, RopeKind, WeightTransform};
-use super::checkpoint::{IGNORED_HEAD, IGNORED_PARTS, Part, TensorInfo, TensorValues};
+use super::checkpoint::{IGNORED_HEAD, IGNORED_PARTS, Part, TensorInfo, TensorValues, WITHOUT_OUTPUT};
 use super::gguf::{GgmlType, Metadata};
 use super::safetensors::{Dtype, TensorEntry};
 use crate::error::Result;
@@ -40,6 +41,9 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     for config in [whole, config] {
         kinds::refuse_quantized(config, hf.quant_methods)?;
     }
+    let is_classifier = |task: &String| task.ends_with("ForSequenceClassification");
+    let classifier = hf.classifier.filter(|_| task.as_ref().is_some_and(is_classifier));
+    let task = task.filter(|_| classifier.is_none());
     if let Some(task) = task.as_ref().filter(|_| !arch.is_encoder) {
         bail!(
             UnsupportedArchitecture,
@@ -85,7 +89,12 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     for (name, value) in rope.metadata {
         add(&mut metadata, &format!("{}.{name}", arch.name), value);
     }
-    let (tensors, head, parts) = tensors(hf, files)?;
+    if let Some(form) = classifier {
+        for (name, value) in labels::translate(config, form)? {
+            add(&mut metadata, &format!("{}.{name}", arch.name), value);
+        }
+    }
+    let (tensors, head, parts) = tensors(hf, classifier.map_or(&[], |form| form.names), files)?;
     let mut tensors = mxfp4::joined(tensors)?;
     if hf.has_further_layers {
         let layers = metadata.optional_u32(&format!("{}.block_count", arch.name))?.unwrap_or(u32::MAX);
@@ -105,8 +114,16 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     if hf.first_position > 0 {
         skip_rows(hf.first_position, &mut tensors)?;
     }
+    // A model that was saved without its head, or with a head that labels texts, gives no logits of tokens.
+    let is_headless = !files.iter().flatten().any(|entry| entry.name.starts_with("model."));
+    let untied = config.get("tie_word_embeddings").and_then(Json::as_bool) == Some(false);
+    let has_output = tensors.iter().any(|tensor| tensor.name == "output.weight");
+    if !arch.is_encoder && (classifier.is_some() || (untied && is_headless && !has_output)) {
+        add(&mut metadata, WITHOUT_OUTPUT, super::gguf::Value::Bool(true));
+    }
     // transformers ties the embeddings on loading, even if a file holds both.
     match config.get("tie_word_embeddings").and_then(Json::as_bool) {
+        Some(false) if metadata.get(WITHOUT_OUTPUT).is_some() => {}
         Some(true) => tensors.retain(|tensor| !tensor.name.starts_with("output.")),
         Some(false) if !tensors.iter().any(|tensor| tensor.name == "output.weight") => {
             let named = hf.names.iter().copied().flatten().find(|(ours, _)| *ours == "output");
@@ -223,7 +240,11 @@ fn skip_rows(first: u64, tensors: &mut [TensorInfo]) -> Result<()> {
 
 /// The tensors of all files under our names, a tensor of a head for another task, and the prefixes of parts outside the text model. Unknown
 /// tensors keep their names, and `Config` refuses them.
-fn tensors(hf: &'static HuggingFace, files: &[Vec<TensorEntry>]) -> Result<Tensors> {
+fn tensors(
+    hf: &'static HuggingFace,
+    head_names: &'static [(&str, &str)],
+    files: &[Vec<TensorEntry>],
+) -> Result<Tensors> {
     let mut tensors: Vec<TensorInfo> = Vec::new();
     let mut head: Option<String> = None;
     let mut other_parts = BTreeSet::new();
@@ -234,7 +255,7 @@ fn tensors(hf: &'static HuggingFace, files: &[Vec<TensorEntry>]) -> Result<Tenso
             if seen.insert(&entry.name, file).is_some() {
                 bail!(InvalidFile, "the tensor {:?} stands in two files of the model", entry.name);
             }
-            match names::translate(hf, &entry.name) {
+            match names::translate(hf, head_names, &entry.name) {
                 Translated::Ignored => {}
                 Translated::OtherPart(prefix) => {
                     other_parts.insert(prefix);

@@ -18,8 +18,9 @@ pub(super) enum Translated {
     Unknown,
 }
 
-pub(super) fn translate(hf: &'static HuggingFace, name: &str) -> Translated {
-    let names = || hf.names.iter().copied().flatten();
+/// `head` has the names of the head's tensors, ours and theirs.
+pub(super) fn translate(hf: &'static HuggingFace, head: &[(&str, &str)], name: &str) -> Translated {
+    let names = || head.iter().chain(hf.names.iter().copied().flatten());
     for name in without_prefixes(hf, name) {
         let whole = hf.whole_names.iter().find_map(|(ours, theirs)| Some((ours, matches(theirs, &name)?)));
         if let Some((ours, numbers)) = whole {

@@ -33,6 +33,7 @@ ops! {
     }
     attention () {
         attention: Attention,
+        attention_disentangled: AttentionDisentangled,
         attention_merge: AttentionMerge,
         attention_out: AttentionOut,
         attention_per_head: AttentionPerHead,
@@ -118,6 +119,7 @@ ops! {
     reductions () {
         argmax: Argmax,
         dot: Dot,
+        max_rows: MaxRows,
         mean_rows: MeanRows,
     }
     rope () {

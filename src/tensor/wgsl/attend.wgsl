@@ -3,7 +3,8 @@
 // softmax (Milakov, Gimelshein 2018).
 //
 // The kernel binds `q`, and `k_cache` and `v_cache` as arrays of CacheWord, and defines `params.heads`, `params.kv_heads`,
-// `params.head_dim`, `params.scale`, with SOFTCAP `params.softcap`, and with SLOPES `per_head`.
+// `params.head_dim`, `params.scale`, with SOFTCAP `params.softcap`, with SLOPES or DISTANCES `per_head`, and
+// with DISENTANGLED `distance_keys`, `distance_queries` and `distance_rows`.
 #import "subgroup_sum"
 #import "kv_cache"
 #ifdef SOFTCAP
@@ -64,10 +65,26 @@ fn attend(item: u32, first_row: u32, begin: u32, end: u32, local: u32) -> Attend
         let at2 = min(p + 2u, last) * kv_dim + kv_start;
         let at3 = min(p + 3u, last) * kv_dim + kv_start;
         var scores = vec4<f32>(0.0);
+#ifdef DISENTANGLED
+        // The rows of the distances from the positions to the query's own.
+        let before_query = i32(item / params.heads) - vec4<i32>(i32(p), i32(p) + 1, i32(p) + 2, i32(p) + 3);
+        let of_distances = vec4<u32>(clamp(before_query, vec4<i32>(-i32(REACH)), vec4<i32>(i32(REACH))) + vec4<i32>(i32(REACH)));
+        let rows = vec4<u32>(distance_rows[of_distances.x], distance_rows[of_distances.y], distance_rows[of_distances.z], distance_rows[of_distances.w])
+            * params.heads * params.head_dim + vec4<u32>(item % params.heads * params.head_dim);
+#endif
         for (var i = 0u; i < DIMS_PER_LANE; i++) {
             let d = local + i * LANES;
             if d < params.head_dim {
-                scores += query[i] * vec4<f32>(key(at0 + d), key(at1 + d), key(at2 + d), key(at3 + d));
+                let keys = vec4<f32>(key(at0 + d), key(at1 + d), key(at2 + d), key(at3 + d));
+#ifdef DISENTANGLED
+                let of_rows = rows + vec4<u32>(d);
+                let keys_of = vec4<f32>(distance_keys[of_rows.x], distance_keys[of_rows.y], distance_keys[of_rows.z], distance_keys[of_rows.w]);
+                let queries_of =
+                    vec4<f32>(distance_queries[of_rows.x], distance_queries[of_rows.y], distance_queries[of_rows.z], distance_queries[of_rows.w]);
+                scores += query[i] * (keys + keys_of) + keys * queries_of * params.scale;
+#else
+                scores += query[i] * keys;
+#endif
             }
         }
         scores = sum_over_lanes(scores, local);
@@ -78,6 +95,14 @@ fn attend(item: u32, first_row: u32, begin: u32, end: u32, local: u32) -> Attend
         // ALiBi: the further back a position is, the less it counts. `end` is one past the query's own.
         let back = vec4<f32>(f32(last - min(p, last)), f32(last - min(p + 1u, last)), f32(last - min(p + 2u, last)), f32(last - min(p + 3u, last)));
         scores -= per_head[item % params.heads] * back;
+#endif
+#ifdef DISTANCES
+        // What the distance from the query's own position adds.
+        let query_at = i32(item / params.heads);
+        let first_of_head = (item % params.heads) * (2u * REACH + 1u) + REACH;
+        let distances = clamp(vec4<i32>(i32(p), i32(p) + 1, i32(p) + 2, i32(p) + 3) - query_at, vec4<i32>(-i32(REACH)), vec4<i32>(i32(REACH)));
+        let at_distances = vec4<u32>(vec4<i32>(i32(first_of_head)) + distances);
+        scores += vec4<f32>(per_head[at_distances.x], per_head[at_distances.y], per_head[at_distances.z], per_head[at_distances.w]);
 #endif
         let is_there = vec4<u32>(p, p + 1u, p + 2u, p + 3u) < vec4<u32>(end);
         scores = select(vec4<f32>(LOWEST), scores, is_there);

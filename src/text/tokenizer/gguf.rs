@@ -14,6 +14,7 @@ use super::added::Added;
 use super::decoding::Decoding;
 use super::json_model::{self, BuiltModel};
 use super::normalizers::Normalizers;
+use super::pair::Ends;
 use super::parts::Parts;
 use super::pipeline::Pipeline;
 use super::pre_tokenizers::PreTokenizers;
@@ -46,7 +47,9 @@ struct Specials {
     eos: Option<u32>,
     pad: Option<u32>,
     before: Option<u32>,
-    after: Vec<u32>,
+    ends: Ends,
+    /// Of the tokens of the first text, and of those of the second.
+    types: [u32; 2],
 }
 
 /// `[CLS] words [SEP]`. In this vocabulary `▁` begins a word, and the later parts of a word have no mark.
@@ -113,7 +116,8 @@ pub(super) fn word_piece(vocabulary: Vocabulary) -> Result<Parts> {
         eos: vocabulary.checked_id("EOS", vocabulary.eos)?,
         pad,
         before: cls.filter(|_| vocabulary.add_bos.unwrap_or(true)),
-        after: sep.filter(|_| vocabulary.add_sep.or(vocabulary.add_eos).unwrap_or(true)).into_iter().collect(),
+        ends: Ends { eos: sep.filter(|_| vocabulary.add_sep.or(vocabulary.add_eos).unwrap_or(true)), sep: None },
+        types: [0, 1],
     };
     assemble(&vocabulary, model, steps, tokens, types, added, specials)
 }
@@ -165,11 +169,11 @@ pub(super) fn unigram(vocabulary: Vocabulary) -> Result<Parts> {
         eos,
         pad,
         before: bos.filter(|_| vocabulary.add_bos.unwrap_or(false)),
-        after: eos
-            .filter(|_| vocabulary.add_eos.unwrap_or(true))
-            .into_iter()
-            .chain(sep.filter(|_| vocabulary.add_sep.unwrap_or(false)))
-            .collect(),
+        ends: Ends {
+            eos: eos.filter(|_| vocabulary.add_eos.unwrap_or(true)),
+            sep: sep.filter(|_| vocabulary.add_sep.unwrap_or(false)),
+        },
+        types: [0, 0],
     };
     assemble(&vocabulary, model, steps, tokens, types, added, specials)
 }
@@ -231,7 +235,8 @@ pub(super) fn characters(vocabulary: Vocabulary) -> Result<Parts> {
         eos,
         pad,
         before: bos.filter(|_| vocabulary.add_bos.unwrap_or(true)),
-        after: eos.filter(|_| vocabulary.add_eos.unwrap_or(false)).into_iter().collect(),
+        ends: Ends { eos: eos.filter(|_| vocabulary.add_eos.unwrap_or(false)), sep: None },
+        types: [0, 0],
     };
     assemble(&vocabulary, model, steps, tokens, types, added, specials)
 }
@@ -247,6 +252,7 @@ fn assemble(
 ) -> Result<Parts> {
     let end_of_generation = vocabulary.end_of_generation(&mut types, specials.eos)?;
     let pipeline = Pipeline::new(model, steps.normalizers, steps.pre_tokenizers, &added)?;
+    let before: Vec<u32> = specials.before.into_iter().collect();
     Ok(Parts {
         pipeline,
         decoding: steps.decoding,
@@ -256,8 +262,9 @@ fn assemble(
         bos: specials.bos,
         eos: specials.eos,
         pad: specials.pad,
-        before: specials.before.into_iter().collect(),
-        after: specials.after,
+        after: specials.ends.of_text(),
+        pair: Some(specials.ends.of_pair(&before, specials.types)),
+        before,
         end_of_generation,
     })
 }

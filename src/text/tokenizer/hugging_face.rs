@@ -16,6 +16,7 @@ use super::added::Added;
 use super::decoding::Decoding;
 use super::json_model::{ModelSection, put};
 use super::normalizers::Normalizers;
+use super::pair::{PairForm, PairPiece};
 use super::parts::Parts;
 use super::pipeline::Pipeline;
 use super::pre_tokenizers::PreTokenizers;
@@ -230,9 +231,11 @@ pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
 
     // The tokens around a text.
     let (mut before, mut after) = frame(file.post_processor.as_ref())?;
+    let mut pair = pair_form(file.post_processor.as_ref())?;
     if config.add_bos_token.is_some() || config.add_eos_token.is_some() {
         before = bos.filter(|_| config.add_bos_token == Some(true)).into_iter().collect();
         after = eos.filter(|_| config.add_eos_token == Some(true)).into_iter().collect();
+        pair = PairForm::of(&before, (&after, &before), &after, [0, 1]);
     }
     let mut ends: Vec<u32> = Vec::new();
     let listed = [generation.eos_token_id, model_config.eos_token_id].into_iter().flatten().next();
@@ -248,6 +251,7 @@ pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
             bail!(UnsupportedTokenizer, "the post-processor of the tokenizer adds id {id}, which is no token");
         }
     }
+    let n_types = types.len();
     let texts = tokens.iter().map(|token| token.as_deref().unwrap_or(""));
     let end_of_generation = special::end_of_generation(texts, &mut types, &ends);
     Ok(Parts {
@@ -261,6 +265,7 @@ pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
         pad,
         before,
         after,
+        pair: Some(pair).filter(|pair| pair.is_whole() && pair.tokens().all(|id| (id as usize) < n_types)),
         end_of_generation,
     })
 }
@@ -273,13 +278,23 @@ enum Piece {
 #[derive(Deserialize)]
 struct TemplateSection {
     single: Vec<TemplatePiece>,
+    #[serde(default)]
+    pair: Vec<TemplatePiece>,
     special_tokens: BTreeMap<String, TemplateToken>,
 }
 
 #[derive(Deserialize)]
 enum TemplatePiece {
-    Sequence { id: String },
-    SpecialToken { id: String },
+    Sequence {
+        id: String,
+        #[serde(default)]
+        type_id: u32,
+    },
+    SpecialToken {
+        id: String,
+        #[serde(default)]
+        type_id: u32,
+    },
 }
 
 #[derive(Deserialize)]
@@ -335,11 +350,11 @@ fn apply(value: &Value, pieces: &mut Vec<Piece>) -> Result<()> {
             let mut framed = Vec::new();
             for piece in template.single {
                 match piece {
-                    TemplatePiece::Sequence { id } if id == "A" && !pieces.is_empty() => framed.append(pieces),
-                    TemplatePiece::Sequence { id } => {
+                    TemplatePiece::Sequence { id, .. } if id == "A" && !pieces.is_empty() => framed.append(pieces),
+                    TemplatePiece::Sequence { id, .. } => {
                         bail!(UnsupportedTokenizer, "the template for one text has a text {id:?}, wanted \"A\", once")
                     }
-                    TemplatePiece::SpecialToken { id } => match template.special_tokens.get(&id) {
+                    TemplatePiece::SpecialToken { id, .. } => match template.special_tokens.get(&id) {
                         Some(token) => framed.extend(token.ids.iter().map(|&id| Piece::Token(id))),
                         None => bail!(UnsupportedTokenizer, "the template has special token {id:?}, which has no ids"),
                     },
@@ -353,6 +368,53 @@ fn apply(value: &Value, pieces: &mut Vec<Piece>) -> Result<()> {
                 "the tokenizer has a post-processor {other:?}, wanted one of: {POST_PROCESSORS}"
             )
         }
+    }
+    Ok(())
+}
+
+/// The form that the post-processor gives a pair of texts.
+fn pair_form(post_processor: Option<&Value>) -> Result<PairForm> {
+    let mut form = PairForm::plain();
+    if let Some(value) = post_processor {
+        apply_to_pair(value, &mut form)?;
+    }
+    Ok(form)
+}
+
+/// A pair that was put together is one text for what comes after.
+fn apply_to_pair(value: &Value, form: &mut PairForm) -> Result<()> {
+    let is_apart = *form == PairForm::plain();
+    match kind("post-processor", value)? {
+        "Sequence" => {
+            for part in parts("post-processor", value, "processors")? {
+                apply_to_pair(part, form)?;
+            }
+        }
+        "BertProcessing" if is_apart => {
+            let BertSection { sep, cls } = section("a post-processor", value.clone())?;
+            *form = PairForm::of(&[cls.1], (&[sep.1], &[]), &[sep.1], [0, 1]);
+        }
+        "RobertaProcessing" if is_apart => {
+            let BertSection { sep, cls } = section("a post-processor", value.clone())?;
+            *form = PairForm::of(&[cls.1], (&[sep.1], &[sep.1]), &[sep.1], [0, 0]);
+        }
+        "TemplateProcessing" if is_apart => {
+            let template: TemplateSection = section("a post-processor", value.clone())?;
+            let mut pieces = Vec::new();
+            for piece in template.pair {
+                match piece {
+                    TemplatePiece::Sequence { id, type_id } if id == "A" => pieces.push(PairPiece::First(type_id)),
+                    TemplatePiece::Sequence { type_id, .. } => pieces.push(PairPiece::Second(type_id)),
+                    TemplatePiece::SpecialToken { id, type_id } => match template.special_tokens.get(&id) {
+                        Some(token) => pieces.extend(token.ids.iter().map(|&id| PairPiece::Token(id, type_id))),
+                        None => bail!(UnsupportedTokenizer, "the template has special token {id:?}, which has no ids"),
+                    },
+                }
+            }
+            *form = PairForm(pieces);
+        }
+        // What has no tokens of its own, and what the form of one text refuses.
+        _ => {}
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ mod hugging_face;
 mod json_model;
 mod normal_form;
 mod normalizers;
+mod pair;
 mod parts;
 mod pattern;
 mod pipeline;
@@ -30,6 +31,8 @@ use std::collections::HashMap;
 use self::byte_level::ByteLevelBpe;
 use self::decoding::{Decoding, Place};
 pub use self::hugging_face::TokenizerFiles;
+use self::pair::{Ends, PairForm};
+pub use self::pair::{TypedIds, longest_first};
 use self::parts::Parts;
 use self::pipeline::Pipeline;
 use self::sentencepiece::SentencePieceBpe;
@@ -65,6 +68,8 @@ pub struct Tokenizer {
     /// The tokens before and after a text, such as BOS and EOS.
     before: Vec<u32>,
     after: Vec<u32>,
+    /// The form of two texts, if there is one.
+    pair: Option<PairForm>,
     add_space_prefix: bool,
     end_of_generation: Vec<u32>,
 }
@@ -136,6 +141,9 @@ impl Tokenizer {
         }
         let add_space_prefix = is_sentencepiece && vocabulary.add_space_prefix.unwrap_or(true);
         let asked = |asked: Option<bool>, default: bool, id: Option<u32>| id.filter(|_| asked.unwrap_or(default));
+        let before: Vec<u32> = asked(vocabulary.add_bos, default_add_bos, bos).into_iter().collect();
+        let ends =
+            Ends { eos: asked(vocabulary.add_eos, false, eos), sep: asked(vocabulary.add_sep, default_add_sep, sep) };
         Ok(Self {
             algorithm,
             control_ids,
@@ -146,11 +154,9 @@ impl Tokenizer {
             bos,
             eos,
             pad,
-            before: asked(vocabulary.add_bos, default_add_bos, bos).into_iter().collect(),
-            after: asked(vocabulary.add_eos, false, eos)
-                .into_iter()
-                .chain(asked(vocabulary.add_sep, default_add_sep, sep))
-                .collect(),
+            after: ends.of_text(),
+            pair: Some(ends.of_pair(&before, [0, 0])),
+            before,
             add_space_prefix,
             end_of_generation,
         })
@@ -196,6 +202,7 @@ impl Tokenizer {
             pad: parts.pad,
             before: parts.before,
             after: parts.after,
+            pair: parts.pair,
             add_space_prefix: false,
             end_of_generation: parts.end_of_generation,
         })
@@ -235,6 +242,25 @@ impl Tokenizer {
             ids.extend_from_slice(&self.after);
         }
         Ok(ids)
+    }
+
+    /// The input of two texts, of their ids without special tokens.
+    pub fn pair(&self, first: &[u32], second: &[u32]) -> Result<TypedIds> {
+        self.pair_form().map(|form| form.join(first, second))
+    }
+
+    /// The number of ids that `pair` puts around and between its texts.
+    pub fn added_ids_of_pair(&self) -> Result<usize> {
+        self.pair_form().map(|form| form.tokens().count())
+    }
+
+    fn pair_form(&self) -> Result<&PairForm> {
+        self.pair.as_ref().ok_or_else(|| {
+            err!(
+                UnsupportedTokenizer,
+                "the post-processor of the tokenizer has no form for two texts that has each of them once"
+            )
+        })
     }
 
     /// The ids of text inside other text: no special tokens are added, and control tokens in it are plain text. Empty if the tokenizer has

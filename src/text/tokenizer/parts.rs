@@ -2,6 +2,7 @@
 
 use super::added::Added;
 use super::decoding::Decoding;
+use super::pair::PairForm;
 use super::pipeline::Pipeline;
 use super::vocabulary::TokenType;
 
@@ -18,5 +19,7 @@ pub(super) struct Parts {
     pub pad: Option<u32>,
     pub before: Vec<u32>,
     pub after: Vec<u32>,
+    /// The form of two texts, if there is one.
+    pub pair: Option<PairForm>,
     pub end_of_generation: Vec<u32>,
 }

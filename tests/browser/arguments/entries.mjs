@@ -115,6 +115,20 @@ export const OF_ENGINES = {
     call: (engine, value) => engine.embeddings.create({ input: 'a' }, value),
     names: /options of a request|embed/,
   },
+  'rerank(…)': { call: (engine, value) => engine.rerank.create(value), names: /request|query|documents|rank/ },
+  'rerank: return_documents': {
+    call: (engine, value) => engine.rerank.create({ query: 'a', documents: ['b'], return_documents: value }),
+    names: /return_documents|rank/,
+  },
+  'rerank(…, options)': {
+    call: (engine, value) => engine.rerank.create({ query: 'a', documents: ['b'] }, value),
+    names: /options of a request|rank/,
+  },
+  'classify(…)': { call: (engine, value) => engine.classify.create(value), names: /request|input|label/ },
+  'classify(…, options)': {
+    call: (engine, value) => engine.classify.create({ input: 'a' }, value),
+    names: /options of a request|label/,
+  },
   'responses(…)': { call: (engine, value) => engine.responses.create(value), names: /request|input|messages/ },
   'responses: input': {
     call: (engine, value) => engine.responses.create({ input: value, max_output_tokens: 1 }),
@@ -208,6 +222,7 @@ export const WITHOUT_ENGINE = {
     loaded('contextLength', ['5']),
     loaded('maxSequences', ['5']),
     loaded('chatTemplate', TEXTS),
+    loaded('classifierFromToken'),
     loaded('precision'),
     loaded('kvCache'),
     loaded('promptCacheBytes', ['5']),

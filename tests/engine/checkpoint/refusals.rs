@@ -59,10 +59,14 @@ fn text_parts_of_other_models_are_refused_by_name() {
 }
 
 #[test]
-fn decoders_that_score_texts_are_refused_by_name() {
+fn decoders_for_other_tasks_are_refused_by_name() {
+    let task = json!(["Qwen2ForTokenClassification"]);
+    let files = changed("folders/qwen2_bf16", &[("architectures", Some(task))]);
+    refused(&files, Code::UnsupportedArchitecture, &["Qwen2ForTokenClassification", "ForCausalLM"]);
+    // A head that is named has to be there.
     let task = json!(["Qwen2ForSequenceClassification"]);
     let files = changed("folders/qwen2_bf16", &[("architectures", Some(task))]);
-    refused(&files, Code::UnsupportedArchitecture, &["Qwen2ForSequenceClassification", "ForCausalLM"]);
+    refused(&files, Code::MissingTensor, &["cls.output.weight"]);
     for key in ["is_causal", "use_bidirectional_attention"] {
         let other = json!(key != "is_causal");
         let files = changed("folders/qwen2_bf16", &[(key, Some(other))]);
@@ -81,12 +85,15 @@ fn what_comes_after_an_encoder_is_refused_by_name() {
     let dense = r#"[{"type": "sentence_transformers.models.Transformer", "path": ""},
         {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
         {"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]"#;
-    refused(&with("modules.json", dense), Code::UnsupportedArchitecture, &["Dense", "modules.json"]);
-    for pooling in [r#"{"pooling_mode_max_tokens": true}"#, r#"{"pooling_mode": "max"}"#] {
+    refused(&with("modules.json", dense), Code::InvalidFile, &["2_Dense/model.safetensors"]);
+    let norm = dense.replace("Dense", "LayerNorm");
+    refused(&with("modules.json", &norm), Code::UnsupportedArchitecture, &["LayerNorm", "modules.json"]);
+    refused(&with("modules.json", &dense.replace("2_Dense", "../2_Dense")), Code::InvalidFile, &["../2_Dense"]);
+    for pooling in [r#"{"pooling_mode_weightedmean_tokens": true}"#, r#"{"pooling_mode": "weightedmean"}"#] {
         refused(
             &with("1_Pooling/config.json", pooling),
             Code::UnsupportedArchitecture,
-            &["max", "cls, mean, lasttoken"],
+            &["weightedmean", "cls, mean, max, lasttoken"],
         );
     }
     let prompt = r#"{"pooling_mode": "mean", "include_prompt": false}"#;
@@ -137,10 +144,10 @@ fn an_encoder_with_the_head_of_another_task_warns() {
         told(&said.warnings)
     };
     assert_eq!(warnings(changed("encoders/bert", &[])), []);
-    let named = json!(["BertForSequenceClassification"]);
+    let named = json!(["BertForTokenClassification"]);
     let by_name = warnings(changed("encoders/bert", &[("architectures", Some(named))]));
     assert_eq!((by_name.len(), by_name[0].0), (1, "ignored_head"));
-    assert!(by_name[0].1.contains("BertForSequenceClassification"), "{}", by_name[0].1);
+    assert!(by_name[0].1.contains("BertForTokenClassification"), "{}", by_name[0].1);
     // By its tensors, whatever the configuration says.
     let mut files = changed("encoders/bert", &[]);
     let bytes = files[1].1.clone();
@@ -184,6 +191,28 @@ fn switches_that_are_not_computed_are_refused_by_name() {
         ("llama3", "per_layer_config", json!({"1": {"intermediate_size": 32}})),
     ] {
         let files = changed(&format!("architectures/{model}"), &[(key, Some(value))]);
+        refused(&files, Code::UnsupportedArchitecture, &[key]);
+    }
+    for (model, key, value) in [
+        ("bert", "position_embedding_type", json!("relative_key")),
+        ("modern_bert", "hidden_activation", json!("relu")),
+        ("modern_bert", "rope_scaling", json!({"factor": 2.0})),
+        ("gemma_embedding", "hidden_activation", json!("relu")),
+        ("distilbert", "activation", json!("relu")),
+        ("electra", "hidden_act", json!("relu")),
+        ("mpnet", "relative_attention_num_buckets", json!(16)),
+        ("mpnet", "pad_token_id", json!(0)),
+        ("gte", "hidden_act", json!("silu")),
+        ("jina_bert_v2", "feed_forward_type", json!("reglu")),
+        ("jina_bert_v3", "hidden_act", json!("relu")),
+        ("deberta_v2", "pos_att_type", json!(["c2p"])),
+        ("deberta_v2", "share_att_key", json!(false)),
+        ("deberta_v2", "norm_rel_ebd", json!("none")),
+        ("deberta_v2", "position_biased_input", json!(true)),
+        ("deberta_v2", "relative_attention", json!(false)),
+        ("deberta_v2", "conv_kernel_size", json!(3)),
+    ] {
+        let files = changed(&format!("encoders/{model}"), &[(key, Some(value))]);
         refused(&files, Code::UnsupportedArchitecture, &[key]);
     }
     let awq = json!({"quant_method": "awq"});

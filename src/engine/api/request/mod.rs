@@ -6,6 +6,7 @@
 
 mod chat;
 mod choices;
+mod classify;
 mod completion;
 mod context;
 mod dry_breakers;
@@ -15,6 +16,7 @@ mod fields;
 mod logprobs;
 mod penalties;
 mod reasoning;
+mod rerank;
 mod sampling;
 mod speculation;
 mod structured;
@@ -22,6 +24,7 @@ mod tokenize;
 
 pub use chat::{ChatFields, ChatRequest};
 pub use choices::ChoicesFields;
+pub use classify::{ClassifyInput, ClassifyRequest, ClassifyText, TextPair};
 pub use completion::{CompletionFields, CompletionRequest, Prompt};
 pub use context::{ContextFields, ContextShiftRequest, Sinks};
 pub use dry_breakers::dry_breakers;
@@ -30,6 +33,7 @@ pub use ending::{EndingFields, Stop};
 pub use logprobs::{ChatLogprobsFields, CompletionLogprobsFields};
 pub use penalties::PenaltyFields;
 pub use reasoning::{ReasoningFields, ReasoningFormat};
+pub use rerank::{DocumentText, RerankDocument, RerankRequest};
 pub use sampling::SamplingFields;
 pub use speculation::{SpeculationFields, SpeculationRequest};
 pub use structured::{NamedSchema, ResponseFormat, StructuredFields, StructuredOutputs};

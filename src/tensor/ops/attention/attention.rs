@@ -128,15 +128,15 @@ impl Attention {
         inputs: &[HostTensor],
         seen: impl Fn(usize) -> Range<usize>,
     ) -> Result<Vec<HostTensor>> {
-        self.reference_with(inputs, seen, |_, _| 0.0, |_| None)
+        self.reference_with(inputs, seen, |_, _, _| 0.0, |_| None)
     }
 
-    /// The same with more: what a head adds to the score of a position so many steps back, and a score without a value.
+    /// The same with more: what is added to the score of a token, a head and a position, and a head's score without a value.
     pub(super) fn reference_with(
         &self,
         inputs: &[HostTensor],
         seen: impl Fn(usize) -> Range<usize>,
-        added: impl Fn(usize, usize) -> f64,
+        added: impl Fn(usize, usize, usize) -> f64,
         sink: impl Fn(usize) -> Option<f64>,
     ) -> Result<Vec<HostTensor>> {
         let [k, v] = [cached(&inputs[1], self.head_dim)?, cached(&inputs[2], self.head_dim)?];
@@ -152,7 +152,7 @@ impl Attention {
                     .map(|p| {
                         let k = &k[p * kv_dim + kv_at..][..hd];
                         let dot: f64 = q[at..at + hd].iter().zip(k).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
-                        capped(dot * f64::from(self.scale), self.softcap) + added(head, seen(token).end - 1 - p)
+                        capped(dot * f64::from(self.scale), self.softcap) + added(token, head, p)
                     })
                     .collect();
                 let sink = sink(head);

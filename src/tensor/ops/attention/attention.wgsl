@@ -8,7 +8,14 @@ struct Params { items: u32, heads: u32, kv_heads: u32, head_dim: u32, capacity: 
 @group(0) @binding(4) var<storage, read> per_head: array<f32>;
 @group(0) @binding(5) var<storage, read_write> out: array<f32>;
 #else
+#ifdef DISENTANGLED
+@group(0) @binding(4) var<storage, read> distance_keys: array<f32>;
+@group(0) @binding(5) var<storage, read> distance_queries: array<f32>;
+@group(0) @binding(6) var<storage, read> distance_rows: array<u32>;
+@group(0) @binding(7) var<storage, read_write> out: array<f32>;
+#else
 @group(0) @binding(4) var<storage, read_write> out: array<f32>;
+#endif
 #endif
 @group(0) @binding(20) var<uniform> params: Params;
 

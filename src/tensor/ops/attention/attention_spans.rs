@@ -9,7 +9,8 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: q [tokens, heads · head_dim], k and v [tokens, kv_heads · head_dim], spans [tokens, 2] u32: the range of tokens
 /// that a token attends to, first and end; at least one token, and none past the tokens. Output: [tokens, heads · head_dim].
-/// Query head h uses key-value head h · kv_heads / heads.
+/// Query head h uses key-value head h · kv_heads / heads. With a `reach` there is one input more, [heads, 2 · reach + 1]: what is added to
+/// the score of a token and one that is −reach to reach tokens after it; those further away count as the furthest.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionSpans {
     /// Query heads.
@@ -20,12 +21,15 @@ pub struct AttentionSpans {
     pub head_dim: usize,
     /// Scores are q·k · scale; usually 1 / √head_dim.
     pub scale: f32,
+    /// The largest distance for which there is a number, if any are added by distance (ALiBi, Press et al. 2021; T5's buckets, Raffel et al.
+    /// 2020).
+    pub reach: Option<usize>,
 }
 
 impl AttentionSpans {
     /// The same for tokens that attend to those before them.
     fn attention(&self) -> Attention {
-        let Self { heads, kv_heads, head_dim, scale } = *self;
+        let Self { heads, kv_heads, head_dim, scale, .. } = *self;
         Attention { heads, kv_heads, head_dim, scale, window: None, softcap: None }
     }
 }
@@ -37,7 +41,18 @@ impl Op for AttentionSpans {
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let f32 = Some(DType::F32);
-        expect("attention_spans", inputs, &[f32, f32, f32, Some(DType::U32)])?;
+        let wanted = [f32, f32, f32, Some(DType::U32), f32];
+        expect("attention_spans", inputs, &wanted[..4 + usize::from(self.reach.is_some())])?;
+        if let Some(reach) = self.reach
+            && inputs[4].shape.dims() != [self.heads, 2 * reach + 1]
+        {
+            bail!(
+                ShapeMismatch,
+                "attention_spans: numbers {} for {} heads and distances up to {reach}",
+                inputs[4].shape,
+                self.heads
+            );
+        }
         let (tokens, q_dim) = inputs[0].shape.matrix()?;
         let fits = q_dim == self.heads * self.head_dim
             && inputs[1].shape.matrix()? == (tokens, self.kv_heads * self.head_dim)
@@ -63,6 +78,11 @@ impl Op for AttentionSpans {
     fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let mut kernel = self.attention().kernel(inputs, outputs, capabilities)?;
         kernel.defines.push(("SPANS", Define::Flag));
+        if let Some(reach) = self.reach {
+            kernel.defines.push(("PER_HEAD", Define::Flag));
+            kernel.defines.push(("DISTANCES", Define::Flag));
+            kernel.defines.push(("REACH", Define::U32(reach as u32)));
+        }
         Ok(kernel)
     }
 }
@@ -70,7 +90,14 @@ impl Op for AttentionSpans {
 impl Reference for AttentionSpans {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let spans = inputs[3].to_u32()?;
-        self.attention().reference_over(inputs, |token| spans[2 * token] as usize..spans[2 * token + 1] as usize)
+        let added: Vec<f32> = self.reach.map_or(Ok(Vec::new()), |_| inputs[4].to_f32())?;
+        let reach = self.reach.unwrap_or(0) as i64;
+        let of_distance = |token: usize, head: usize, p: usize| {
+            let at = (p as i64 - token as i64).clamp(-reach, reach) + reach;
+            added.get(head * (2 * reach as usize + 1) + at as usize).map_or(0.0, |x| f64::from(*x))
+        };
+        let seen = |token: usize| spans[2 * token] as usize..spans[2 * token + 1] as usize;
+        self.attention().reference_with(inputs, seen, of_distance, |_| None)
     }
 }
 
@@ -88,7 +115,8 @@ pub fn cases() -> Vec<Case> {
     ];
     cases
         .iter()
-        .map(|&(heads, kv_heads, head_dim, lengths)| {
+        .enumerate()
+        .map(|(index, &(heads, kv_heads, head_dim, lengths))| {
             let tokens: usize = lengths.iter().sum();
             let mut begin = 0;
             let mut spans = Vec::new();
@@ -102,14 +130,19 @@ pub fn cases() -> Vec<Case> {
             // Large enough that the softmax is far from flat.
             let sharp: Vec<f32> = q.to_f32().unwrap_or_default().iter().map(|x| x * 8.0).collect();
             q.set_f32(&sharp);
-            let inputs = vec![
+            let mut inputs = vec![
                 q,
                 rng.tensor(&[tokens, kv_heads * head_dim]),
                 rng.tensor(&[tokens, kv_heads * head_dim]),
                 HostTensor::u32(&[tokens, 2], &spans),
             ];
             let scale = 1.0 / (head_dim as f32).sqrt();
-            Case::new(AttentionSpans { heads, kv_heads, head_dim, scale }, inputs, 1e-5)
+            // Distances in every other case, further and less far than the texts are long.
+            let reach = [None, Some(3), None, Some(40), Some(200)][index % 5];
+            if let Some(reach) = reach {
+                inputs.push(rng.tensor(&[heads, 2 * reach + 1]));
+            }
+            Case::new(AttentionSpans { heads, kv_heads, head_dim, scale, reach }, inputs, 1e-5)
         })
         .collect()
 }
