@@ -183,7 +183,7 @@ pub async fn keep(
     let unsure = Unsure(Some(cache));
     let keeping = context.device().attempt("the prompt cache", || cache.borrow_mut().keep(context, slot, stays)).await;
     if keeping.is_ok() {
-        unsure.is_kept();
+        unsure.forget();
     }
     keeping
 }
@@ -192,7 +192,7 @@ pub async fn keep(
 struct Unsure<'a>(Option<&'a RefCell<PromptCache>>);
 
 impl Unsure<'_> {
-    fn is_kept(mut self) {
+    fn forget(mut self) {
         self.0 = None;
     }
 }

@@ -80,7 +80,7 @@ impl Drop for Held<'_> {
 pub(super) async fn allocate<T>(recorder: &Recorder, what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
     let raw = &recorder.raw;
     raw.check_usable()?;
-    let (made, shortages) = (recorder.made(), raw.shortages.get());
+    let made = recorder.made();
     let before = raw.counters.allocated_bytes.get();
     let scopes = raw.faults.open_scopes(&raw.wgpu);
     let result = step();
@@ -102,8 +102,8 @@ pub(super) async fn allocate<T>(recorder: &Recorder, what: &str, step: impl FnOn
             recorder.forget_since(made);
             raw.refused_bytes.set(needed);
             raw.check_usable()?;
-            // It may have got a buffer of another step that found no room, before that was known.
-            let is_of_another = error.code() == Code::GpuValidation && raw.shortages.get() != shortages;
+            // It may have got a buffer of another step that found no room, before that was known or on its way back to the pool.
+            let is_of_another = error.code() == Code::GpuValidation && raw.shortages.get() > 0;
             let error = if is_of_another { Error::new(Code::OutOfMemory, error.message()) } else { error };
             if error.code() == Code::OutOfMemory {
                 raw.shortages.set(raw.shortages.get() + 1);
