@@ -20,7 +20,25 @@ fn golden() -> PathBuf {
 }
 
 /// Models whose contexts can't be shifted, which they say: learned positions, norms of keys after rope, recurrent layers.
-const NOT_SHIFTED: [&str; 7] = ["gpt2", "hunyuan_dense", "hunyuan_moe", "opt", "qwen3_5", "qwen3_5_moe", "qwen3_next"];
+const NOT_SHIFTED: [&str; 17] = [
+    "falcon_h1",
+    "falcon_h1_norm",
+    "gpt2",
+    "granite4",
+    "granite4_moe",
+    "hunyuan_dense",
+    "hunyuan_moe",
+    "jamba",
+    "lfm2",
+    "lfm2_moe",
+    "mamba",
+    "mamba2",
+    "nemotron_h",
+    "opt",
+    "qwen3_5",
+    "qwen3_5_moe",
+    "qwen3_next",
+];
 
 /// Every architecture's tiny model that lies in a GGUF file, by the name of its folder.
 fn models() -> Vec<String> {

@@ -36,7 +36,8 @@ impl Op for AttentionDisentangled {
             bail!(ShapeMismatch, "attention_disentangled takes 7 inputs, not {}", inputs.len());
         };
         let columns = self.heads * self.head_dim;
-        let fits = |table: &Desc| table.dtype == DType::F32 && table.shape.matrix().is_ok_and(|(_, width)| width == columns);
+        let fits =
+            |table: &Desc| table.dtype == DType::F32 && table.shape.matrix().is_ok_and(|(_, width)| width == columns);
         let is_odd = buckets.shape.dims().len() == 1 && !buckets.shape.elements().is_multiple_of(2);
         if !fits(keys) || keys.shape != queries.shape || !fits(queries) || buckets.dtype != DType::U32 || !is_odd {
             bail!(

@@ -70,8 +70,9 @@ impl Reference for AttentionPerHead {
             let end = first + token + 1;
             self.attention.window.map_or(0, |window| end.saturating_sub(window))..end
         };
-        let added =
-            |token: usize, head: usize, p: usize| slopes.map_or(0.0, |slopes| -slopes[head] * (first + token - p) as f64);
+        let added = |token: usize, head: usize, p: usize| {
+            slopes.map_or(0.0, |slopes| -slopes[head] * (first + token - p) as f64)
+        };
         self.attention.reference_with(inputs, seen, added, |head| sinks.map(|sinks| sinks[head]))
     }
 }

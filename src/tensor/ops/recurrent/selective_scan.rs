@@ -191,7 +191,8 @@ impl Reference for SelectiveScan {
                         let factor = vectors[if self.matrix { head * self.state + i } else { head }];
                         let column = row * bc_columns + group * self.state + i;
                         let number = &mut s[at(channel, i)];
-                        *number = *number * (f64::from(factor) * step).exp() + bc[column + self.first[0]] * step * input;
+                        *number =
+                            *number * (f64::from(factor) * step).exp() + bc[column + self.first[0]] * step * input;
                         read += *number * bc[column + self.first[1]];
                     }
                     if let Some(((gate, columns), first, scale)) = &gate {

@@ -136,12 +136,9 @@ impl Op for ShortConvolution {
             ("TAPS", Define::U32(self.taps as u32)),
             ("CHUNK", Define::U32(CHUNK as u32)),
         ]);
-        for (name, applies) in [
-            ("BIASED", self.bias),
-            ("NORMED", self.normed() > 0),
-            ("GATED", self.is_gated()),
-            ("SOA", self.is_soa()),
-        ] {
+        for (name, applies) in
+            [("BIASED", self.bias), ("NORMED", self.normed() > 0), ("GATED", self.is_gated()), ("SOA", self.is_soa())]
+        {
             defines.extend(applies.then_some((name, Define::Flag)));
         }
         let queries = key_heads * dim;
