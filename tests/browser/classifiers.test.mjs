@@ -37,7 +37,7 @@ for (const worker of [true, false]) {
               (error) => error.code,
             );
           const controller = new AbortController();
-          const many = engine.rerank.create({ query, documents: Array(300).fill(documents).flat() }, { signal: controller.signal });
+          const many = code(engine.rerank.create({ query, documents: Array(300).fill(documents).flat() }, { signal: controller.signal }));
           controller.abort();
           return {
             info: engine.info,
@@ -45,7 +45,7 @@ for (const worker of [true, false]) {
             few: await engine.rerank.create({ query, documents: documents.map((text) => ({ text })), top_n: 2, return_documents: false }),
             viaFetch: await post('/v1/rerank', { ...asked, top_n: 1 }),
             codes: [
-              await code(many),
+              await many,
               await code(engine.rerank.create({ query, documents: [] })),
               await code(engine.rerank.create({ query, documents, instruction: 'a' })),
               await code(engine.rerank.create({ query: 'a '.repeat(100), documents })),

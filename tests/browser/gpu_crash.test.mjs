@@ -27,7 +27,7 @@ test('in a load, in mid-stream and, the third time, for good; nothing is left un
     await page.evaluate(prepareLosses);
     const found = await page.evaluate(async () => {
       const found = {};
-      const BOAT = { prompt: 'The small boat', max_tokens: 60, temperature: 0, ignore_eos: true };
+      const BOAT = { prompt: 'The small boat', max_tokens: 200, context_shift: true, temperature: 0, ignore_eos: true };
       const read = async (engine, at) => {
         let [text, parts] = ['', 0];
         for await (const { choices } of await engine.completions.create({ ...BOAT, stream: true })) {

@@ -179,7 +179,7 @@ describe('the middle of a file', () => {
   ]) {
     for (const worker of [true, false]) {
       test(`${name} three times: it goes on at its byte (worker: ${worker})`, LIMIT, async () => {
-        const found = await download(Array(3).fill({ after: 100_000, ending }), { set: { etag: '"1"' }, options: { worker } });
+        const found = await download(Array(3).fill({ after: 100_000, ending, ms: 300 }), { set: { etag: '"1"' }, options: { worker } });
         did(found);
         const goesOn = found.retries.map(({ offset }) => offset);
         assert.deepEqual(offsets(), [0, ...goesOn]);
@@ -216,7 +216,7 @@ describe('the middle of a file', () => {
   });
 
   test('fails many more times than there are retries, and always a little comes', LIMIT, async () => {
-    const found = await download(Array(6).fill({ after: 90_000, ending: 'drop', ms: 60 }), { options: { retries: 1 } });
+    const found = await download(Array(6).fill({ after: 90_000, ending: 'drop', ms: 300 }), { options: { retries: 1 } });
     did(found);
     assert.equal(found.retries.length, 6);
   });

@@ -115,7 +115,7 @@ export const OF_ENGINES = {
     call: (engine, value) => engine.embeddings.create({ input: 'a' }, value),
     names: /options of a request|embed/,
   },
-  'rerank(…)': { call: (engine, value) => engine.rerank.create(value), names: /request|query|documents|rank/ },
+  'rerank(…)': { call: (engine, value) => engine.rerank.create(value), names: /request|query|documents|rank|messages/ },
   'rerank: return_documents': {
     call: (engine, value) => engine.rerank.create({ query: 'a', documents: ['b'], return_documents: value }),
     names: /return_documents|rank/,
@@ -124,7 +124,7 @@ export const OF_ENGINES = {
     call: (engine, value) => engine.rerank.create({ query: 'a', documents: ['b'] }, value),
     names: /options of a request|rank/,
   },
-  'classify(…)': { call: (engine, value) => engine.classify.create(value), names: /request|input|label/ },
+  'classify(…)': { call: (engine, value) => engine.classify.create(value), names: /request|input|label|messages/ },
   'classify(…, options)': {
     call: (engine, value) => engine.classify.create({ input: 'a' }, value),
     names: /options of a request|label/,
