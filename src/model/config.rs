@@ -11,8 +11,8 @@ use super::{
     buckets::Buckets,
     checkpoint::{Checkpoint, Origin, TensorInfo, TensorValues},
     gguf::Metadata,
-    keys::Keys,
-    layer_config::{self, HeadDims, LayerConfig},
+    keys::{HeadDims, Keys},
+    layer_config::{self, LayerConfig, MAX_EXPERTS, MAX_HEADS},
     recurrence::Recurrence,
     rope::{Rope, RopeScaling},
     tensor_sizes::{MAX_WIDTH, dense, shared_n_ff},
@@ -133,10 +133,8 @@ const OUTPUT: &str = "output.weight";
 
 /// A file beyond these limits is broken rather than large.
 const MAX_LAYERS: usize = 4096;
-pub(super) const MAX_HEADS: usize = 4096;
 pub(super) const MAX_CONTEXT: usize = 1 << 28;
 const MAX_VOCABULARY: usize = 1 << 24;
-pub(super) const MAX_EXPERTS: usize = 1024;
 
 impl Config {
     /// The configuration of a model, checked against its tensors.

@@ -6,7 +6,7 @@
 
 use super::attention::Attention;
 use super::fused::FusedPass;
-use super::layer::LayerOps;
+use super::layer_ops::LayerOps;
 use super::linear::Linear;
 use super::matrix::Matrix;
 use super::mixer::{RecurrentMixer, Step};

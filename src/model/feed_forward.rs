@@ -1,7 +1,7 @@
 //! The feed-forward of a layer: dense, a mixture of experts, or both. A set of ops does its steps (`LayerOps`).
 
 use super::config::Config;
-use super::layer::LayerOps;
+use super::layer_ops::LayerOps;
 use super::linear::Linear;
 use super::mixture::{Combined, Mixture};
 use super::norm::Norm;

@@ -4,10 +4,18 @@
 use super::arch::{Arch, RopeKind};
 use super::buckets::Buckets;
 use super::gguf::{Metadata, Value};
-use super::layer_config::HeadDims;
 use super::rope::{Rope, RopeScaling};
 use crate::error::{Error, Result};
 use crate::tensor::ops::{Gating, ScaleByPosition};
+
+/// The lengths of heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HeadDims {
+    /// In layers with full attention.
+    pub full: usize,
+    /// In layers with a window.
+    pub windowed: usize,
+}
 
 /// Far above any model; a file with more is damaged.
 const MAX_HEAD_DIM: usize = 4096;

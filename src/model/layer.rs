@@ -7,13 +7,12 @@ use super::Weights;
 use super::attention::Attention;
 use super::config::{Config, ResidualScales};
 use super::feed_forward::FeedForward;
-use super::linear::Linear;
+use super::layer_ops::LayerOps;
 use super::mixer::RecurrentMixer;
-use super::mixture::{Combined, Mixture};
 use super::norm::Norm;
 use super::per_layer::PerLayerInput;
 use crate::error::Result;
-use crate::tensor::ops::{Scale, Xielu};
+use crate::tensor::ops::Scale;
 use crate::tensor::{Context, Tensor};
 
 /// The weights of one layer; matrices are [outputs, inputs].
@@ -38,52 +37,6 @@ pub(super) struct Layer {
     /// The feed-forward runs beside attention, on the same input.
     is_parallel: bool,
     scales: ResidualScales,
-}
-
-/// The ops that compute a layer: each does one step, or several at once.
-pub(super) trait LayerOps {
-    /// The residual stream as a part of the layer reads it: normed, or with the norm that its op applies.
-    type Normed<'a>;
-    /// The input of the product whose result is added to the residual stream.
-    type Inner;
-
-    fn context(&self) -> &Context;
-
-    fn normed<'a>(&self, norm: &'a Norm, x: &'a Tensor) -> Result<Self::Normed<'a>>;
-
-    /// The heads' sums over the values [n, n_heads · head_dim], for `output`.
-    fn attention(&self, attention: &Attention, h: &Self::Normed<'_>) -> Result<Self::Inner>;
-
-    /// The results of a recurrent layer [n, width], for `output`.
-    fn recurrent(&self, mixer: &RecurrentMixer, h: &Self::Normed<'_>) -> Result<Self::Inner>;
-
-    /// [n, n_ff], for `down`
-    fn gated(&self, h: &Self::Normed<'_>, gate_up: &[Linear], down: &Linear) -> Result<Self::Inner>;
-
-    /// [n, n_ff], for `down`
-    fn ungated(&self, h: &Self::Normed<'_>, up: &Linear, down: &Linear, xielu: Option<Xielu>) -> Result<Self::Inner>;
-
-    /// The router reads `routed`, which mostly is `h`.
-    fn experts(
-        &self,
-        h: &Self::Normed<'_>,
-        routed: &Self::Normed<'_>,
-        router: &Linear,
-        experts: &Mixture,
-    ) -> Result<Combined>;
-
-    /// The layer's vectors among those of all layers, `vectors` [n, layers · length], gated by the residual stream: [n, length], for
-    /// `input.projection`.
-    fn per_layer_input(&self, x: &Tensor, input: &PerLayerInput, vectors: &Tensor) -> Result<Self::Inner>;
-
-    /// x += the product, normed and scaled.
-    fn add_product(&self, x: &Tensor, inner: Self::Inner, linear: &Linear, norm: &Norm, scale: f32) -> Result<()>;
-
-    /// x += the experts' result, normed and scaled.
-    fn add_experts(&self, x: &Tensor, combined: Combined, norm: &Norm) -> Result<()>;
-
-    /// x += y, normed and scaled.
-    fn add_normed(&self, x: &Tensor, y: &Tensor, norm: &Norm, scale: f32) -> Result<()>;
 }
 
 impl Layer {

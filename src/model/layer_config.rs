@@ -2,10 +2,13 @@
 //! experts, and whose state a layer has.
 
 use super::arch::{LayerParts, ROUTER};
-use super::config::{MAX_EXPERTS, MAX_HEADS};
-use super::keys::Keys;
+use super::keys::{HeadDims, Keys};
 use super::tensor_sizes::MAX_WIDTH;
 use crate::error::Result;
+
+/// A file beyond these limits is broken rather than large.
+pub(super) const MAX_HEADS: usize = 4096;
+pub(super) const MAX_EXPERTS: usize = 1024;
 
 /// The settings of one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,15 +52,6 @@ impl LayerConfig {
             _ => false,
         }
     }
-}
-
-/// The lengths of heads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct HeadDims {
-    /// In layers with full attention.
-    pub full: usize,
-    /// In layers with a window.
-    pub windowed: usize,
 }
 
 /// The settings of all layers; `has_tensor` tells which tensors the file has.

@@ -23,6 +23,7 @@ mod keys;
 mod layer;
 pub mod layer_config;
 mod layer_keys;
+mod layer_ops;
 mod linear;
 mod matrix;
 mod mixer;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attention;
 use super::fused::FusedPass;
-use super::layer::LayerOps;
+use super::layer_ops::LayerOps;
 use super::linear::Linear;
 use super::matrix::Matrix;
 use super::mixer::{RecurrentMixer, Step};

@@ -5,7 +5,7 @@ use super::arch::RopeKind;
 use super::attention;
 use super::config::Config;
 use super::disentangled::Disentangled;
-use super::layer::LayerOps;
+use super::layer_ops::LayerOps;
 use super::linear::Linear;
 use super::mixer::{RecurrentMixer, Step};
 use super::mixture::{Combined, Mixture, SharedExpert};

@@ -1,0 +1,57 @@
+//! The steps of a layer, which an op set does (`unfused.rs`, `decode.rs`, `prefill.rs`).
+
+use super::attention::Attention;
+use super::linear::Linear;
+use super::mixer::RecurrentMixer;
+use super::mixture::{Combined, Mixture};
+use super::norm::Norm;
+use super::per_layer::PerLayerInput;
+use crate::error::Result;
+use crate::tensor::ops::Xielu;
+use crate::tensor::{Context, Tensor};
+
+/// The ops that compute a layer: each does one step, or several at once.
+pub(super) trait LayerOps {
+    /// The residual stream as a part of the layer reads it: normed, or with the norm that its op applies.
+    type Normed<'a>;
+    /// The input of the product whose result is added to the residual stream.
+    type Inner;
+
+    fn context(&self) -> &Context;
+
+    fn normed<'a>(&self, norm: &'a Norm, x: &'a Tensor) -> Result<Self::Normed<'a>>;
+
+    /// The heads' sums over the values [n, n_heads · head_dim], for `output`.
+    fn attention(&self, attention: &Attention, h: &Self::Normed<'_>) -> Result<Self::Inner>;
+
+    /// The results of a recurrent layer [n, width], for `output`.
+    fn recurrent(&self, mixer: &RecurrentMixer, h: &Self::Normed<'_>) -> Result<Self::Inner>;
+
+    /// [n, n_ff], for `down`
+    fn gated(&self, h: &Self::Normed<'_>, gate_up: &[Linear], down: &Linear) -> Result<Self::Inner>;
+
+    /// [n, n_ff], for `down`
+    fn ungated(&self, h: &Self::Normed<'_>, up: &Linear, down: &Linear, xielu: Option<Xielu>) -> Result<Self::Inner>;
+
+    /// The router reads `routed`, which mostly is `h`.
+    fn experts(
+        &self,
+        h: &Self::Normed<'_>,
+        routed: &Self::Normed<'_>,
+        router: &Linear,
+        experts: &Mixture,
+    ) -> Result<Combined>;
+
+    /// The layer's vectors among those of all layers, `vectors` [n, layers · length], gated by the residual stream: [n, length], for
+    /// `input.projection`.
+    fn per_layer_input(&self, x: &Tensor, input: &PerLayerInput, vectors: &Tensor) -> Result<Self::Inner>;
+
+    /// x += the product, normed and scaled.
+    fn add_product(&self, x: &Tensor, inner: Self::Inner, linear: &Linear, norm: &Norm, scale: f32) -> Result<()>;
+
+    /// x += the experts' result, normed and scaled.
+    fn add_experts(&self, x: &Tensor, combined: Combined, norm: &Norm) -> Result<()>;
+
+    /// x += y, normed and scaled.
+    fn add_normed(&self, x: &Tensor, y: &Tensor, norm: &Norm, scale: f32) -> Result<()>;
+}
