@@ -519,13 +519,14 @@ async function loadHost(place: HostSource, hostOptions: HostLoadOptions, options
   const { signal, maxRecoveries = MAX_RECOVERIES } = options;
   // It is the same model again, whatever its server has by then.
   const again: HostLoadOptions = { ...hostOptions, files: { ...hostOptions.files, update: 'never' } };
+  /** What was warned of already. */
+  const known = new Set<Warning['code']>();
   const recovery: Recovery = {
     most: maxRecoveries,
     onEvent: reporter(options.onEvent),
     onLoadedAgain: ({ warnings }) => warnings.filter(({ code }) => !known.has(code)).forEach(warner(options.onWarning)),
     load: (isAgain, signal) => loadOnce(place, isAgain ? again : hostOptions, { ...options, signal }, isOfOnePage),
   };
-  const known = new Set<Warning['code']>();
   try {
     const loaded = await RecoveringHost.load(recovery, signal);
     for (const { code } of loaded.info.warnings) known.add(code);

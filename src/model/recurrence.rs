@@ -3,12 +3,10 @@
 
 use super::arch::RecurrenceKind;
 use super::keys::Keys;
+use super::layer_config::MAX_HEADS;
+use super::tensor_sizes::MAX_WIDTH;
 use crate::error::Result;
 use crate::tensor::ops::{GatedDelta, SelectiveScan, ShortConvolution};
-
-/// Far above any model; a file with more is damaged.
-const MAX_HEADS: usize = 4096;
-const MAX_WIDTH: usize = 1 << 20;
 
 /// What the recurrent layers of a model are.
 #[derive(Clone, Copy, Debug, PartialEq)]
