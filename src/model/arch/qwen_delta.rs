@@ -127,18 +127,8 @@ const OTHER_PARTS: &[&str] = &["mtp.", "model.mtp.", "model.visual.", "visual."]
 
 const TEXT_PART: &[(&str, &str)] = &[("model.language_model.", "model.")];
 
-const DEFAULTS: &[(&str, ConstValue)] = &[
-    ("head_dim", ConstValue::Number(256.0)),
-    ("rms_norm_eps", ConstValue::Number(1e-6)),
-    ("rope_theta", ConstValue::Number(10000.0)),
-    ("partial_rotary_factor", ConstValue::Number(0.25)),
-    ("linear_conv_kernel_dim", ConstValue::Number(4.0)),
-    ("linear_key_head_dim", ConstValue::Number(128.0)),
-    ("linear_value_head_dim", ConstValue::Number(128.0)),
-    ("linear_num_key_heads", ConstValue::Number(16.0)),
-    ("linear_num_value_heads", ConstValue::Number(32.0)),
-    ("norm_topk_prob", ConstValue::Bool(true)),
-];
+/// Those of all, after one of models with experts.
+const DEFAULTS: &[(&str, ConstValue)] = MOE_DEFAULTS.split_at(1).1;
 
 /// Nothing uses the width of a feed-forward that no layer has.
 const MOE_DEFAULTS: &[(&str, ConstValue)] = &[
