@@ -3,7 +3,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Runs where the engine does, before it. Listens to the channel `losses`. */
+/** Runs where the engine does, before it. In a worker it listens to the channel `losses`. */
 const PATCH = `
 const { requestDevice } = GPUAdapter.prototype;
 const devices = [];
@@ -13,6 +13,11 @@ globalThis.planLoss = (next) => (plan = next);
 const lose = () => {
   for (const device of devices.splice(0)) device.destroy();
 };
+const obey = ({ now, command, count }) => {
+  if (now) lose();
+  else plan = { command, left: count };
+};
+globalThis.obeyLoss = obey;
 GPUAdapter.prototype.requestDevice = async function (...args) {
   const device = await requestDevice.apply(this, args);
   devices.push(device);
@@ -34,10 +39,14 @@ count(GPUDevice.prototype, 'popErrorScope');
 count(GPUQueue.prototype, 'writeBuffer');
 count(GPUQueue.prototype, 'submit');
 count(GPUBuffer.prototype, 'mapAsync');
-new BroadcastChannel('losses').onmessage = ({ data }) => {
-  if (data.now) lose();
-  else plan = { command: data.command, left: data.count };
-};
+if (typeof document === 'undefined') {
+  const channel = new BroadcastChannel('losses');
+  channel.onmessage = ({ data }) => {
+    if (data.obeyed !== undefined) return;
+    obey(data);
+    channel.postMessage({ obeyed: data.order });
+  };
+}
 `;
 
 /** Puts the worker that can lose its GPU into the folder \`made\` of a stage. */
@@ -47,18 +56,31 @@ export function makeLosses(made) {
 }
 
 /**
- * Runs in the page: `lose()` at once, `loseAt(command, count)` at that call from now on; options of a load that can lose its GPU, as `plans` says of
- * the first devices, and that tells of it in `events`.
+ * Runs in the page: `lose()` at once, `loseAt(command, count)` at that call from now on, which resolve when it is arranged; options of a load that
+ * can lose its GPU, as `plans` says of the first devices, and that tells of it in `events`.
  */
 export async function prepareLosses() {
   await import('/made/patch.js');
   const channel = new BroadcastChannel('losses');
-  globalThis.lose = () => channel.postMessage({ now: true });
-  globalThis.loseAt = (command, count = 1) => channel.postMessage({ command, count });
+  let orders = 0;
+  let inWorker = false;
   globalThis.after = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  const order = async (what) => {
+    if (!inWorker) return obeyLoss(what);
+    const number = ++orders;
+    const obeyed = new Promise((resolve) => {
+      channel.addEventListener('message', ({ data }) => data.obeyed === number && resolve());
+    });
+    channel.postMessage({ ...what, order: number });
+    // A worker that is gone does not answer.
+    await Promise.race([obeyed, after(2000)]);
+  };
+  globalThis.lose = () => order({ now: true });
+  globalThis.loseAt = (command, count = 1) => order({ command, count });
   globalThis.events = [];
   globalThis.lossy = (worker, more, plans = []) => {
     plans = [...plans];
+    inWorker = Boolean(worker);
     if (!worker) planLoss(plans.shift());
     const make = () => new Worker(`/made/lossy_worker.js?plan=${JSON.stringify(plans.shift() ?? null)}`, { type: 'module' });
     return { worker: worker ? make : false, autotune: 'off', onEvent: (event) => events.push(event), ...more };

@@ -54,8 +54,7 @@ for (const worker of [true, false]) {
           ['a read-back', 'mapAsync', 3],
         ]) {
           await check(name, async () => {
-            loseAt(command, count);
-            await after(30);
+            await loseAt(command, count);
             return textOf(await engine.completions.create(BOAT));
           });
         }
@@ -72,8 +71,7 @@ for (const worker of [true, false]) {
           ['a piece of an answer', 'submit', 9],
         ]) {
           await check(name, async () => {
-            loseAt(command, count);
-            await after(30);
+            await loseAt(command, count);
             return textOf(await engine.completions.create({ ...BOAT, prompt: 'The small boat' }));
           });
         }
@@ -154,8 +152,7 @@ for (const worker of [true, false]) {
         const results = {};
         for (const [name, ask] of Object.entries(kinds)) results[name] = { wanted: said(await ask(engine)) };
         for (const count of [5]) {
-          loseAt('submit', count);
-          await after(30);
+          await loseAt('submit', count);
           const asked = Object.entries(kinds).map(async ([name, ask]) => (results[name][`after ${count}`] = said(await ask(engine))));
           await Promise.all(asked);
         }
@@ -446,8 +443,7 @@ test('an encoder goes on', LIMIT, async () => {
     const input = ['one boat', 'and another'];
     const vectors = ({ data }) => data.flatMap(({ embedding }) => embedding);
     const wanted = vectors(await engine.embeddings.create({ input }));
-    loseAt('submit', 1);
-    await after(30);
+    await loseAt('submit', 1);
     const got = vectors(await engine.embeddings.create({ input }));
     await engine.dispose();
     return [eventTypes(), got.every((value, at) => value === wanted[at])];

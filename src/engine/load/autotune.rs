@@ -66,8 +66,8 @@ pub(super) async fn run(
     let mut stored = StoredTunings::new(options.tunings.as_deref(), context);
     let report = tensor::Autotune::new(context, &clock, BUDGET).run(&subjects, &mut stored).await;
     drop(subjects);
-    // Its buffers are of other sizes than those that requests need.
-    context.device().trim();
+    // Its buffers, and those of its read-backs, are of other sizes than those that requests need.
+    context.device().free_unused().await?;
     let state = if report.left == 0 { AutotuneState::Done } else { AutotuneState::Partial };
     Ok((AutotuneInfo { state, report }, stored.into_text()))
 }

@@ -22,6 +22,7 @@ use web_time::Duration;
 use super::tuning::{Choice, StoredTunings, TuningKey, Variant};
 use super::{Context, DType};
 use crate::error::{Code, Result};
+use crate::gpu::Readback;
 use scratch::Scratch;
 
 /// A variant replaces the default if its time is at most this part of the default's.
@@ -179,14 +180,17 @@ impl<'a, C: Clock> Autotune<'a, C> {
             let batch = &all[tried..tried + count];
             tried += count;
             let compiled = self.compiled(subject, scratch, batch).await?;
-            let mut readbacks = Vec::with_capacity(compiled.len());
-            for kernel in &compiled {
+            let start_next = |kernel: usize| -> Result<(usize, Readback)> {
                 scratch.reset(self.context, subject)?;
-                scratch.record(self.context, subject, *kernel, 0)?;
-                readbacks.push(self.context.start_readback(&scratch.compared(subject))?);
-            }
+                scratch.record(self.context, subject, kernel, 0)?;
+                Ok((kernel, self.context.start_readback(&scratch.compared(subject))?))
+            };
+            let mut waiting = compiled.into_iter();
+            let mut running = waiting.next().map(start_next).transpose()?;
             let dtypes: Vec<DType> = scratch.compared(subject).iter().map(|(tensor, _)| tensor.dtype()).collect();
-            for (kernel, readback) in compiled.into_iter().zip(readbacks) {
+            while let Some((kernel, readback)) = running {
+                // One more runs while this result is on its way. Each takes megabytes, so not all at once.
+                running = waiting.next().map(start_next).transpose()?;
                 let got = readback.bytes().await?;
                 let wanted = wanted.get_or_insert_with(|| got.clone());
                 let agrees = |index: usize| {
