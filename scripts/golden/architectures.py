@@ -217,6 +217,16 @@ MODELS = {
         "num_hidden_layers": 5, "layer_types": [WINDOWED, FULL, WINDOWED, WINDOWED, FULL], "num_attention_heads": 2, "num_key_value_heads": 1,
         "num_kv_shared_layers": 2, "use_double_wide_mlp": True, "intermediate_size": 32, "hidden_size_per_layer_input": 32,
         "vocab_size_per_layer_input": VOCABULARY}),
+    # Four residual streams, a learned residual, gates of which the largest count, and the last layers reuse keys and values.
+    "gemma3n": ("gemma3n_text", SIZES | {
+        "head_dim": 16, "num_hidden_layers": 5, "layer_types": [WINDOWED, FULL, WINDOWED, WINDOWED, FULL], "sliding_window": 16,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "num_kv_shared_layers": 2, "hidden_size_per_layer_input": 32,
+        "vocab_size_per_layer_input": VOCABULARY, "intermediate_size": 32, "laurel_rank": 8, "altup_active_idx": 1,
+        "activation_sparsity_pattern": [0.6, 0.0, 0.3, 0.8, 0.0], "final_logit_softcapping": 6.0, "tie_word_embeddings": True,
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
+        }}),
     # Experts beside a dense feed-forward.
     "gemma4_moe": ("gemma4_text", GEMMA4 | KEYS_FOR_VALUES | {
         "num_hidden_layers": 2, "layer_types": [WINDOWED, FULL], "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2,
@@ -313,9 +323,11 @@ def random_model(config, seed: int):
                 values = generator.uniform(-4, 0, shape)
             elif name.endswith("dt_bias"):
                 values = generator.uniform(-1, 1, shape)
-            elif config.model_type.startswith("gemma4") and name.endswith(("q_norm.weight", "router.proj.weight")):
-                # Scores are not divided by the root of a head's length, and what the router reads is by that of the width.
+            elif config.model_type.startswith(("gemma4", "gemma3n")) and name.endswith(("q_norm.weight", "router.proj.weight", "_router.weight")):
+                # Scores are not divided by the root of a head's length, and what routers read is by the width or its root.
                 values = generator.uniform(0.2, 0.6, shape) if len(shape) == 1 else generator.normal(0, 3, shape)
+            elif name.endswith("tion_coefs.weight"):
+                values = generator.normal(0, 0.3, shape)
             elif len(shape) == 1:
                 values = generator.uniform(0.5, 1.5, shape) - (shifted or (is_delta and "linear_attn" not in name))
             elif any(part in name for part in ("embed", "wte", "wpe")) and "embed_out" not in name:

@@ -6,6 +6,7 @@ those of llama.cpp's converter (its `conversion/*.py` say what each architecture
 
 import math
 import re
+from statistics import NormalDist
 
 import gguf
 import numpy as np
@@ -19,9 +20,9 @@ ARCHITECTURES = {
     "hunyuan_v1_dense": "hunyuan-dense", "hunyuan_v1_moe": "hunyuan-moe", "ernie4_5": "ernie4_5", "ernie4_5_moe": "ernie4_5-moe",
     "exaone4": "exaone4", "glm4": "glm4", "glm4_moe": "glm4moe", "cohere": "command-r", "cohere2": "cohere2", "apertus": "apertus",
     "arcee": "arcee", "helium": "llama", "nemotron": "nemotron", "gpt_neox": "gptneox", "bloom": "bloom", "falcon": "falcon",
-    "granitemoe": "granitemoe", "gemma4_text": "gemma4", "qwen3_next": "qwen3next", "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe",
-    "lfm2": "lfm2", "lfm2_moe": "lfm2moe", "granitemoehybrid": "granitehybrid", "falcon_h1": "falcon-h1", "nemotron_h": "nemotron_h",
-    "mamba2": "mamba2", "mamba": "mamba", "jamba": "jamba",
+    "granitemoe": "granitemoe", "gemma4_text": "gemma4", "gemma3n_text": "gemma3n", "qwen3_next": "qwen3next", "qwen3_5_text": "qwen35",
+    "qwen3_5_moe_text": "qwen35moe", "lfm2": "lfm2", "lfm2_moe": "lfm2moe", "granitemoehybrid": "granitehybrid", "falcon_h1": "falcon-h1",
+    "nemotron_h": "nemotron_h", "mamba2": "mamba2", "mamba": "mamba", "jamba": "jamba",
 }
 # Whose rows of q and k are reordered, so that rope turns neighbours.
 ROPE_ON_NEIGHBOURS = {"llama", "smollm3", "granite", "mistral3", "olmo", "arcee", "granitemoe", "granitehybrid"}
@@ -126,6 +127,16 @@ def metadata(config) -> dict:
     if arch == "gemma2":
         keys["attn_logit_softcapping"] = config.attn_logit_softcapping
         keys["final_logit_softcapping"] = config.final_logit_softcapping
+    if arch == "gemma3n":
+        keys |= {
+            "rope.freq_base_swa": float(config.rope_parameters["sliding_attention"]["rope_theta"]),
+            "attention.sliding_window_pattern": [kind == "sliding_attention" for kind in config.layer_types],
+            "attention.shared_kv_layers": config.num_kv_shared_layers, "altup.active_idx": config.altup_active_idx,
+            "altup.num_inputs": config.altup_num_inputs, "embedding_length_per_layer_input": config.hidden_size_per_layer_input,
+            "final_logit_softcapping": config.final_logit_softcapping,
+            "activation_sparsity_scale": [
+                NormalDist().inv_cdf(share) if share else -math.inf for share in config.activation_sparsity_pattern],
+        }
     if arch in ("command-r", "cohere2"):
         keys["logit_scale"] = config.logit_scale
     if arch == "olmo":
@@ -237,7 +248,12 @@ def gemma4_state(config, state: dict) -> dict:
         if name.endswith("layer_scalar") or ".experts." in name:
             name += ".weight"
         result[name] = weights
-    # Published files have these for layers that reuse keys and values, too.
+    return result | unused(config)
+
+
+def unused(config) -> dict:
+    """What published files have for layers that reuse keys and values, and nothing reads."""
+    result = {}
     for layer in range(config.num_hidden_layers - config.num_kv_shared_layers, config.num_hidden_layers):
         of_layer = config.per_layer_config[layer]
         for part in ("k_proj", "v_proj"):
@@ -317,8 +333,17 @@ def feed_forward_length(config) -> int:
     return length
 
 
+def gemma3n_state(config, state: dict) -> dict:
+    """With the matrices of the streams in stacks."""
+    result = {name + (".weight" if name.endswith("_scale") else ""): weights for name, weights in state.items()}
+    for stem in ("model.altup_projections", "model.altup_unembed_projections"):
+        parts = [result.pop(f"{stem}.{index}.weight") for index in range(config.altup_num_inputs - 1)]
+        result[f"{stem}.weight"] = np.stack(parts)
+    return result | unused(config)
+
+
 WITH_HEAD_DIM = {
-    "llama", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "granite", "granitemoe", "smollm3", "gpt-oss", "mistral3", "seed_oss",
+    "llama", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "gemma3n", "granite", "granitemoe", "smollm3", "gpt-oss", "mistral3", "seed_oss",
     "hunyuan-dense", "hunyuan-moe", "ernie4_5", "ernie4_5-moe", "exaone4", "glm4", "glm4moe", "arcee", "nemotron",
 }
 # The key of the epsilon, or the number itself, of architectures with layer norms.
@@ -504,6 +529,8 @@ def tensors(config, state: dict) -> dict:
     result = {}
     if arch == "gemma4":
         state = gemma4_state(config, state)
+    if arch == "gemma3n":
+        state = gemma3n_state(config, state)
     state = stacked(renamed(config, state))
     if arch in DELTA:
         text = {name.replace("model.language_model.", "model."): weights for name, weights in state.items() if ".visual." not in name}

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    altup_config::{self, AltUp},
     arch::{Arch, LayerPattern, Need, expected_tensors},
     buckets::Buckets,
     checkpoint::{Checkpoint, Origin, TensorInfo, TensorValues},
@@ -33,6 +34,14 @@ pub struct Config {
     pub n_embd: usize,
     /// The length of a token's input for each layer, besides its embedding (per-layer embeddings); 0 if there is none.
     pub n_embd_per_layer: usize,
+    /// The rows of the table of per-layer embeddings. Tokens from this number on have its first.
+    pub per_layer_vocabulary: usize,
+    /// The residual streams, if there are several.
+    pub altup: Option<AltUp>,
+    /// The length between the factors of the learned residual of a layer; 0 if there is none.
+    pub laurel_rank: usize,
+    /// Of each layer, how many standard deviations above the mean of a token's gates one must be to count; `None`: all count.
+    pub activation_sparsity: Vec<Option<f32>>,
     /// Query heads of a layer.
     pub n_heads: usize,
     /// The model's rope, then the rope of layers with a window if it differs. Empty with learned positions.
@@ -204,7 +213,11 @@ impl Config {
             n_layers,
             further_layers: keys.further_layers(MAX_LAYERS)?,
             n_embd,
-            n_embd_per_layer: keys.per_layer_embedding(MAX_WIDTH)?,
+            n_embd_per_layer: layer_config::per_layer_embedding(&keys)?,
+            per_layer_vocabulary: by_name.get("per_layer_token_embd.weight").map_or(0, |table| rows_of(table)),
+            altup: altup_config::altup(&keys)?,
+            laurel_rank: by_name.get("blk.0.laurel_l.weight").map_or(0, |left| rows_of(left)),
+            activation_sparsity: altup_config::activation_sparsity(&keys, n_layers)?,
             n_heads,
             attention_scale: match keys.disentangled(trained)? {
                 // Three scores are added.
@@ -253,6 +266,14 @@ impl Config {
             layers,
             tie_embeddings: !by_name.contains_key(OUTPUT),
         };
+        if config.per_layer_vocabulary > config.vocab_size {
+            bail!(
+                ShapeMismatch,
+                "per_layer_token_embd.weight has {} rows and the embedding {}, wanted at most as many",
+                config.per_layer_vocabulary,
+                config.vocab_size
+            );
+        }
         config.check_tensors(tensors, &by_name)?;
         Ok(config)
     }

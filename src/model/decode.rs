@@ -72,7 +72,7 @@ impl LayerOps for Decode<'_> {
         mixer.run(&step).map(Inner::Activations)
     }
 
-    fn gated(&self, h: &Normed<'_>, gate_up: &[Linear], _: &Linear) -> Result<Inner> {
+    fn gated(&self, h: &Normed<'_>, gate_up: &[Linear], _: &Linear, _: Option<f32>) -> Result<Inner> {
         let FusedPass { context, config, .. } = self.0;
         let activation = config.activation;
         let gate_up = match gate_up {

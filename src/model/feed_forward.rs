@@ -12,9 +12,11 @@ use crate::tensor::{Context, Tensor};
 
 pub(super) enum FeedForward {
     /// Gate and up are one matrix [2 · n_ff, n_embd] or two [n_ff, n_embd], down is [n_embd, n_ff].
+    /// Only gates that are `sparsity` standard deviations above their mean count, if it is given.
     Gated {
         gate_up: Vec<Linear>,
         down: Linear,
+        sparsity: Option<f32>,
     },
     /// Up is [n_ff, n_embd].
     Ungated {
@@ -69,17 +71,17 @@ impl FeedForward {
     fn dense(config: &Config, weights: &Weights, index: usize) -> Result<Self> {
         let name = |stem: &str| format!("blk.{index}.{stem}");
         let linear = |stem: &str| Linear::of(weights, &name(stem));
-        let down = linear("ffn_down")?;
+        let (down, sparsity) = (linear("ffn_down")?, config.activation_sparsity[index]);
         if let Some(runs) = weights.joined(&name("ffn_gate_up")) {
             let linear = |run: &Run| Linear { weight: run.matrix.clone(), bias: None };
-            return Ok(Self::Gated { gate_up: runs.iter().map(linear).collect(), down });
+            return Ok(Self::Gated { gate_up: runs.iter().map(linear).collect(), down, sparsity });
         }
         let up = linear("ffn_up")?;
         if weights.optional_matrix(&name("ffn_gate.weight")).is_some() {
-            return Ok(Self::Gated { gate_up: vec![linear("ffn_gate")?, up], down });
+            return Ok(Self::Gated { gate_up: vec![linear("ffn_gate")?, up], down, sparsity });
         }
         if up.weight.rows() == 2 * config.layers[index].n_ff {
-            return Ok(Self::Gated { gate_up: vec![up], down });
+            return Ok(Self::Gated { gate_up: vec![up], down, sparsity });
         }
         Ok(Self::Ungated { up, down, xielu: xielu(weights, index)? })
     }
@@ -94,7 +96,7 @@ impl FeedForward {
 
     pub fn inner<O: LayerOps>(&self, ops: &O, h: &O::Normed<'_>) -> Result<Inner<'_, O::Inner>> {
         Ok(match self {
-            Self::Gated { gate_up, down } => Inner::Dense(ops.gated(h, gate_up, down)?, down),
+            Self::Gated { gate_up, down, sparsity } => Inner::Dense(ops.gated(h, gate_up, down, *sparsity)?, down),
             Self::Ungated { up, down, xielu } => Inner::Dense(ops.ungated(h, up, down, *xielu)?, down),
             Self::Experts { router, experts } => Inner::Experts(Box::new(ops.experts(h, h, router, experts)?)),
             Self::Both(_) => {

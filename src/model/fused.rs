@@ -79,7 +79,9 @@ impl Fused {
             || has_one("layer_output_norm.weight"));
         let feed_forward_fits = biases_fit && experts_fit && activation_fits;
         let norms_fit = head_norms_fit && post_norms_fit && scale_fits && stream_is_kept;
-        is_serial && attention_fits && feed_forward_fits && norms_fit
+        // Streams are mixed by ops of their own, and gates of which some count are no part of a fused op.
+        let is_one_stream = config.altup.is_none() && config.activation_sparsity.iter().all(Option::is_none);
+        is_serial && is_one_stream && attention_fits && feed_forward_fits && norms_fit
     }
 
     pub fn new(context: &Context, config: &Config, weights: &Weights, ropes: &[RopeTable]) -> Result<Self> {

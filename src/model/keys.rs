@@ -169,7 +169,7 @@ impl Keys<'_> {
 
     /// The soft caps of attention scores and of logits.
     pub fn softcaps(&self) -> Result<[Option<f32>; 2]> {
-        let default = |index: usize| self.arch.default_softcaps.map(|caps| caps[index]);
+        let default = |index: usize| self.arch.default_softcaps[index];
         let read = |key: &str, index: usize| match self.number(key)? {
             None => Ok::<_, Error>(default(index)),
             Some(_) => self.positive_or_none(key),
@@ -234,14 +234,6 @@ impl Keys<'_> {
     /// Whether layers with full attention have keys for values. GGUF has no such key; config.json has (`hugging_face/layer_kinds.rs`).
     pub fn values_are_keys(&self) -> Result<Option<bool>> {
         self.metadata.optional_bool(&self.name("attention.values_are_keys"))
-    }
-
-    /// The length of a token's input for each layer, besides its embedding; 0 if there is none.
-    pub fn per_layer_embedding(&self, max: usize) -> Result<usize> {
-        if self.arch.per_layer.is_none() {
-            return Ok(0);
-        }
-        Ok(self.dim_or_zero("embedding_length_per_layer_input", max)?.unwrap_or(0))
     }
 
     /// The model's rope, then the rope of layers with a window if it differs.

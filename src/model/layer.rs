@@ -4,9 +4,10 @@
 //! A layer uses the tensors that it has, and nothing tests a model's name.
 
 use super::Weights;
+use super::altup::StreamsOfLayer;
 use super::attention::Attention;
 use super::config::{Config, ResidualScales};
-use super::feed_forward::FeedForward;
+use super::feed_forward::{FeedForward, Inner};
 use super::layer_ops::LayerOps;
 use super::mixer::RecurrentMixer;
 use super::norm::Norm;
@@ -34,6 +35,8 @@ pub(super) struct Layer {
     per_layer: Option<PerLayerInput>,
     /// The factor of the residual stream at the layer's end.
     output_scale: Option<f32>,
+    /// Some if there are several residual streams.
+    streams: Option<StreamsOfLayer>,
     /// The feed-forward runs beside attention, on the same input.
     is_parallel: bool,
     scales: ResidualScales,
@@ -70,6 +73,7 @@ impl Layer {
             output_norm: norm("layer_output_norm"),
             scales: config.residual_scales,
             per_layer: PerLayerInput::of(context, config, weights, index)?,
+            streams: StreamsOfLayer::of(context, config, weights, index)?,
             output_scale: match weights.optional(&name("layer_output_scale.weight")) {
                 Some(_) => weights.vector(&name("layer_output_scale.weight"))?.first().copied(),
                 None => None,
@@ -79,6 +83,44 @@ impl Layer {
 
     /// [n, n_embd] → the same. The residual stream `x` is changed. `vectors` [n, layers · length] are those of per-layer embeddings.
     pub fn run<O: LayerOps>(&self, ops: &O, x: &Tensor, vectors: Option<&Tensor>) -> Result<Tensor> {
+        if let Some(streams) = &self.streams {
+            return self.run_streams(ops, streams, x, vectors);
+        }
+        let beside = self.add_attention(ops, x)?;
+        let x = &self.attention_output_norm.run(ops.context(), x)?;
+        match beside {
+            Some(f) => f.add_to(ops, x, &self.post_feed_forward_norm, self.scales.feed_forward)?,
+            None => self.add_feed_forward(ops, x)?,
+        }
+        let x = &self.output_norm.run(ops.context(), x)?;
+        self.add_vector(ops, x, x, vectors)?;
+        match self.output_scale {
+            Some(factor) => ops.context().run1(&Scale { factor }, &[x]),
+            None => Ok(x.clone()),
+        }
+    }
+
+    /// The streams `x` [n, streams · n_embd] → the next layer's. The layer computes one of them.
+    fn run_streams<O: LayerOps>(
+        &self,
+        ops: &O,
+        streams: &StreamsOfLayer,
+        x: &Tensor,
+        vectors: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        let context = ops.context();
+        let (predicted, x) = streams.predicted(context, x)?;
+        let laurel = streams.laurel(context, &self.attention_norm.run(context, &x)?)?;
+        self.add_attention(ops, &x)?;
+        let x = streams.with_laurel(context, &x, &laurel)?;
+        self.add_feed_forward(ops, &x)?;
+        let (corrected, gating) = streams.corrected(context, &predicted, &x)?;
+        streams.add_to_others(context, &corrected, |to| self.add_vector(ops, &gating, to, vectors))?;
+        Ok(corrected)
+    }
+
+    /// x += what mixes tokens. Returns the feed-forward if it runs beside it.
+    fn add_attention<O: LayerOps>(&self, ops: &O, x: &Tensor) -> Result<Option<Inner<'_, O::Inner>>> {
         let mixes = self.attention.is_some() || self.recurrent.is_some();
         let h = mixes.then(|| ops.normed(&self.attention_norm, x)).transpose()?;
         let attended = match (&self.attention, &h) {
@@ -105,23 +147,22 @@ impl Layer {
         if let (Some(inner), Some(mixer)) = (mixed, &self.recurrent) {
             ops.add_product(x, inner, &mixer.output, &self.post_attention_norm, self.scales.recurrent)?;
         }
-        let x = &self.attention_output_norm.run(ops.context(), x)?;
+        Ok(beside)
+    }
 
+    /// x += the feed-forward, if the layer has one.
+    fn add_feed_forward<O: LayerOps>(&self, ops: &O, x: &Tensor) -> Result<()> {
         let (before, after) = (&self.feed_forward_norm, &self.post_feed_forward_norm);
-        let scale = self.scales.feed_forward;
-        match (beside, &self.feed_forward) {
-            (Some(f), _) => f.add_to(ops, x, after, scale)?,
-            (None, Some(feed_forward)) => feed_forward.add_to(ops, x, before, after, scale)?,
-            (None, None) => {}
+        match &self.feed_forward {
+            Some(feed_forward) => feed_forward.add_to(ops, x, before, after, self.scales.feed_forward),
+            None => Ok(()),
         }
-        let x = &self.output_norm.run(ops.context(), x)?;
-        if let Some(input) = &self.per_layer {
-            let Some(vectors) = vectors else { bail!(Internal, "a layer without its vectors") };
-            ops.add_product(x, ops.per_layer_input(x, input, vectors)?, &input.projection, &input.norm, 1.0)?;
-        }
-        match self.output_scale {
-            Some(factor) => ops.context().run1(&Scale { factor }, &[x]),
-            None => Ok(x.clone()),
-        }
+    }
+
+    /// to += the token's vector for this layer, gated by x, if there are such vectors.
+    fn add_vector<O: LayerOps>(&self, ops: &O, x: &Tensor, to: &Tensor, vectors: Option<&Tensor>) -> Result<()> {
+        let Some(input) = &self.per_layer else { return Ok(()) };
+        let Some(vectors) = vectors else { bail!(Internal, "a layer without its vectors") };
+        ops.add_product(to, ops.per_layer_input(x, input, vectors)?, &input.projection, &input.norm, 1.0)
     }
 }

@@ -101,16 +101,18 @@ pub(super) fn layers(
     // The layers from this one on reuse keys and values.
     let own = n_layers - reusing_layers(keys, n_layers)?;
     let layer = |layer: usize| {
-        let source = match layer {
-            _ if layer < own => layer,
-            _ => (0..own).rev().find(|&source| has_window_of(source) == has_window_of(layer)).ok_or_else(|| {
+        let source = if layer < own {
+            layer
+        } else {
+            let mut earlier = (0..own).rev();
+            earlier.find(|&source| has_window_of(source) == has_window_of(layer)).ok_or_else(|| {
                 err!(
                     InvalidMetadata,
                     "{} is {}, and no layer before those is of the kind of layer {layer}, whose keys and values it could reuse",
                     keys.name(SHARED_KV_LAYERS),
                     n_layers - own
                 )
-            })?,
+            })?
         };
         if n_kv_heads[source] != n_kv_heads[layer] {
             bail!(
@@ -158,6 +160,15 @@ pub(super) fn layers(
         })
     };
     (0..n_layers).map(layer).collect()
+}
+
+/// The length of a token's vector for each layer, besides its embedding; 0 if there is none.
+pub(super) fn per_layer_embedding(keys: &Keys) -> Result<usize> {
+    if keys.arch.per_layer.is_none() {
+        return Ok(0);
+    }
+    // Those of all layers together are one row of a table.
+    Ok(keys.dim_or_zero("embedding_length_per_layer_input", MAX_WIDTH >> 4)?.unwrap_or(0))
 }
 
 const SHARED_KV_LAYERS: &str = "attention.shared_kv_layers";

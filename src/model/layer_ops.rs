@@ -27,8 +27,14 @@ pub(super) trait LayerOps {
     /// The results of a recurrent layer [n, width], for `output`.
     fn recurrent(&self, mixer: &RecurrentMixer, h: &Self::Normed<'_>) -> Result<Self::Inner>;
 
-    /// [n, n_ff], for `down`
-    fn gated(&self, h: &Self::Normed<'_>, gate_up: &[Linear], down: &Linear) -> Result<Self::Inner>;
+    /// [n, n_ff], for `down`. Of gates only those count that are `sparsity` standard deviations above their mean, if it is given.
+    fn gated(
+        &self,
+        h: &Self::Normed<'_>,
+        gate_up: &[Linear],
+        down: &Linear,
+        sparsity: Option<f32>,
+    ) -> Result<Self::Inner>;
 
     /// [n, n_ff], for `down`
     fn ungated(&self, h: &Self::Normed<'_>, up: &Linear, down: &Linear, xielu: Option<Xielu>) -> Result<Self::Inner>;

@@ -2,6 +2,8 @@
 //!
 //! This layer knows tensors and files. It never names a GPU buffer, a pipeline or a URL, and knows no text.
 
+mod altup;
+mod altup_config;
 pub mod arch;
 mod attention;
 mod buckets;

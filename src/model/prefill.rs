@@ -123,7 +123,7 @@ impl LayerOps for Prefill<'_> {
         if self.small_batch { Ok(Activations::Soa(y)) } else { self.quantize(y, &mixer.output.weight) }
     }
 
-    fn gated(&self, h: &Normed<'_>, gate_up: &[Linear], down: &Linear) -> Result<Activations> {
+    fn gated(&self, h: &Normed<'_>, gate_up: &[Linear], down: &Linear, _: Option<f32>) -> Result<Activations> {
         let activation = self.pass.config.activation;
         let products = self.normed_products(h, gate_up)?;
         let concatenated;

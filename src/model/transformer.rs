@@ -3,6 +3,7 @@
 //! those of `unfused.rs`.
 
 use super::Weights;
+use super::altup::StreamProjections;
 use super::config::Config;
 use super::decode::Decode;
 use super::fused::{Fused, FusedPass};
@@ -36,6 +37,8 @@ pub struct Transformer {
     output_bias: Option<Tensor>, // [vocab_size]
     embedding_norm: Norm,
     per_layer: Option<PerLayerEmbeddings>,
+    /// Some if there are several residual streams.
+    streams: Option<StreamProjections>,
     ropes: Vec<RopeTensor>,
     quantization: &'static str,
     weight_bytes: u64,
@@ -100,6 +103,7 @@ impl Transformer {
             output_bias: weights.optional("output.bias").cloned(),
             embedding_norm,
             per_layer: PerLayerEmbeddings::of(context, &config, weights)?,
+            streams: StreamProjections::of(&config, weights)?,
             fingerprint: fingerprint(weights, &tables),
             ropes: tables.into_iter().map(|table| RopeTensor::new(context, table)).collect::<Result<_>>()?,
             quantization: weights.quantization(),
@@ -184,7 +188,12 @@ impl Transformer {
         // Models with such a norm run unfused, so the stream is not in SoA.
         let x = self.embedding_norm.run(&self.context, &x)?;
         let of_tokens = |of: &PerLayerEmbeddings| of.of_tokens(&self.context, tokens, &x, soa);
-        Ok(Stream { vectors: self.per_layer.as_ref().map(of_tokens).transpose()?, x, soa })
+        let vectors = self.per_layer.as_ref().map(of_tokens).transpose()?;
+        let x = match &self.streams {
+            Some(streams) => streams.streams(&self.context, &x)?,
+            None => x,
+        };
+        Ok(Stream { x, vectors, soa })
     }
 
     /// The head's output, [rows, vocab_size], with the model's scale and soft cap.
@@ -223,6 +232,13 @@ impl Transformer {
         states: &LayerStates,
         layers: &[usize],
     ) -> Result<(Tensor, Vec<Tensor>)> {
+        if self.streams.is_some() && !layers.is_empty() {
+            bail!(
+                InvalidRequest,
+                "hidden states of {} are of several residual streams: not supported; ask for logits alone",
+                self.config.arch.name
+            );
+        }
         let mut kept: Vec<Option<Tensor>> = vec![None; layers.len()];
         let mut keep = |after: usize, x: &Tensor| {
             for (slot, _) in kept.iter_mut().zip(layers).filter(|(_, layer)| **layer == after) {
@@ -376,13 +392,17 @@ impl Transformer {
                 self.context.device().flush();
             }
         }
-        Ok(x)
+        match &self.streams {
+            // What only appends to the states has no use for the result.
+            Some(streams) if layers == self.layers.len() => streams.merged(&self.context, &x),
+            _ => Ok(x),
+        }
     }
 }
 
 /// What goes into the layers.
 struct Stream {
-    /// The residual stream, [n, n_embd], or one token in SoA.
+    /// The residual stream, [n, n_embd], or one token in SoA; several lie side by side.
     x: Tensor,
     /// The vectors of per-layer embeddings, [n, layers · length].
     vectors: Option<Tensor>,

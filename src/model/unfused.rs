@@ -16,8 +16,8 @@ use super::state::LayerStates;
 use crate::error::Result;
 use crate::tensor::ops::{
     Add, Attention, AttentionDisentangled, AttentionPerHead, AttentionSpans, Clamp, CombineExperts, GateInput,
-    GateRows, KvAppend, PerHead, Rope, RopePositions, Scale, SigmoidGate, SliceColumns, Swiglu, SwigluFused, Unary,
-    UnaryKind, Xielu,
+    GateRows, GaussianTopk, KvAppend, PerHead, Rope, RopePositions, Scale, SigmoidGate, SliceColumns, Swiglu,
+    SwigluFused, Unary, UnaryKind, Xielu,
 };
 use crate::tensor::{Context, Op, Shape, Tensor};
 
@@ -145,11 +145,16 @@ impl LayerOps for Unfused<'_> {
         mixer.run(&Step { context, config, products: &products, position: state, states, soa: false })
     }
 
-    fn gated(&self, h: &Tensor, gate_up: &[Linear], _: &Linear) -> Result<Tensor> {
+    fn gated(&self, h: &Tensor, gate_up: &[Linear], _: &Linear, sparsity: Option<f32>) -> Result<Tensor> {
         let activation = self.config.activation;
         let products = gate_up.iter().map(|linear| self.product(linear, h)).collect::<Result<Vec<Tensor>>>()?;
         match &products[..] {
-            [gate, up] => self.context.run1(&Swiglu { activation }, &[gate, up]),
+            [gate, up] => {
+                let sparse = sparsity.map(|deviations| self.context.run1(&GaussianTopk { deviations }, &[gate]));
+                let sparse = sparse.transpose()?;
+                self.context.run1(&Swiglu { activation }, &[sparse.as_ref().unwrap_or(gate), up])
+            }
+            [_] if sparsity.is_some() => bail!(Internal, "gates of which some count, and that are one matrix with up"),
             [both] => self.context.run1(&SwigluFused { activation }, &[both]),
             _ => bail!(Internal, "gate and up in {} matrices", products.len()),
         }
@@ -168,7 +173,7 @@ impl LayerOps for Unfused<'_> {
         let logits = self.product(router, routed)?; // [n, experts]
         let shared = match &experts.shared {
             Some(SharedExpert { gate_up, down, gate }) => {
-                let y = self.product(down, &self.gated(h, gate_up, down)?)?;
+                let y = self.product(down, &self.gated(h, gate_up, down, None)?)?;
                 if let Some(gate) = gate {
                     self.context.run(&GateRows, &[&y, &self.product(gate, h)?])?;
                 }

@@ -13,6 +13,7 @@ use crate::tensor::quant::{self, BLOCK, FORMATS, Format};
 
 /// Matrices that are not quantised: they are small and sensitive.
 const NOT_QUANTIZED: &[&str] = &[
+    "altup_router",
     "cls",
     "ffn_gate_inp",
     "ffn_gate_inp_shexp",
@@ -307,11 +308,17 @@ pub(super) fn matrix_of(tensor: &TensorInfo) -> Result<(usize, usize)> {
     }
 }
 
-/// Whether a tensor is kept as f32: those of one dimension, the norms for each head, short convolutions, and the decays of states.
+/// Whether a tensor is kept as f32: those of one dimension, the norms for each head, short convolutions, the decays of states, and what mixes
+/// residual streams.
 pub(super) fn is_vector(tensor: &TensorInfo) -> bool {
-    tensor.dims.len() == 1
-        || tensor.name.ends_with(".ssm_a")
-        || [".attn_q_norm.", ".attn_k_norm.", ".ssm_conv1d.", ".shortconv.conv.", "attn_rel_b."]
-            .iter()
-            .any(|part| tensor.name.contains(part))
+    const PARTS: [&str; 7] = [
+        ".attn_q_norm.",
+        ".attn_k_norm.",
+        ".ssm_conv1d.",
+        ".shortconv.conv.",
+        "attn_rel_b.",
+        ".altup_predict_coef.",
+        ".altup_correct_coef.",
+    ];
+    tensor.dims.len() == 1 || tensor.name.ends_with(".ssm_a") || PARTS.iter().any(|part| tensor.name.contains(part))
 }

@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 const TOLERANCE: f64 = 1e-4;
 /// What runs one op at a time, since the fused ops don't compute it: gates with biases, attention and feed-forward side by side, sinks, ALiBi,
 /// clamps, queries scaled by position, norms of heads after rope or with biases before them, xIELU, experts with biases or beside one that
-/// every token uses.
-const UNFUSED: [&str; 22] = [
+/// every token uses, several residual streams.
+const UNFUSED: [&str; 23] = [
     "apertus",
     "bloom",
     "cohere",
@@ -29,6 +29,7 @@ const UNFUSED: [&str; 22] = [
     "ernie4_5_moe",
     "falcon",
     "falcon_groups",
+    "gemma3n",
     "glm4_moe",
     "gpt_oss",
     "gptneox",

@@ -38,7 +38,7 @@ pub const GEMMA2: Arch = Arch {
     // 27B
     attention_by_width_at: Some(46),
     scales_embedding: true,
-    default_softcaps: Some([50.0, 30.0]),
+    default_softcaps: [Some(50.0), Some(30.0)],
     layer_tensors: &[NORMS, POST_NORMS, ATTENTION],
     hugging_face: Some(&HuggingFace {
         model_types: &["gemma2"],

@@ -45,7 +45,7 @@ const UNIFIED_OR_NOT: HuggingFace = HuggingFace {
     model_types: &["gemma4_text"],
     // Configurations of the multimodal models may leave these out.
     defaults: DEFAULTS,
-    names: &[COMMON_NAMES, POST_NORM_NAMES, QUERY_KEY_NORM_NAMES, NAMES],
+    names: &[COMMON_NAMES, POST_NORM_NAMES, QUERY_KEY_NORM_NAMES, PER_LAYER_NAMES, NAMES],
     whole_names: WHOLE_NAMES,
     moved: &[("model.language_model.", "model.")],
     other_parts: OTHER_PARTS,
@@ -128,13 +128,16 @@ const EXPERT_KEYS: &[ConfigKey] = &[
     optional("moe_intermediate_size", KeyMapping::IntegerIf("enable_moe_block", "expert_feed_forward_length")),
 ];
 
-const NAMES: &[(&str, &str)] = &[
+pub(super) const PER_LAYER_NAMES: &[(&str, &str)] = &[
     ("per_layer_token_embd", "model.embed_tokens_per_layer"),
     ("per_layer_model_proj", "model.per_layer_model_projection"),
     ("per_layer_proj_norm", "model.per_layer_projection_norm"),
     ("blk.{}.inp_gate", "model.layers.{}.per_layer_input_gate"),
     ("blk.{}.proj", "model.layers.{}.per_layer_projection"),
     ("blk.{}.post_norm", "model.layers.{}.post_per_layer_input_norm"),
+];
+
+const NAMES: &[(&str, &str)] = &[
     ("blk.{}.ffn_gate_inp", "model.layers.{}.router.proj"),
     ("blk.{}.pre_ffw_norm_2", "model.layers.{}.pre_feedforward_layernorm_2"),
     ("blk.{}.post_ffw_norm_1", "model.layers.{}.post_feedforward_layernorm_1"),

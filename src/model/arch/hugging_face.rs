@@ -125,6 +125,8 @@ pub enum KeyMapping {
     OneUnless(&'static str, &'static str),
     /// An integer that applies only if another key is true.
     IntegerIf(&'static str, &'static str),
+    /// The share of each layer's gates that don't count, an array. It becomes the quantiles of the normal distribution; −∞ for none.
+    Quantiles(&'static str),
     /// Whether there are windows: in the layers that `layer_types` names, or in all from `max_window_layers` on.
     HasWindows(&'static str),
     /// No metadata. The least and the largest number that steps of a state space model may have; supported is only that there is no limit.

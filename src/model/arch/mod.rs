@@ -14,6 +14,7 @@ mod exaone4;
 mod falcon;
 mod falcon_h1;
 mod gemma;
+mod gemma3n;
 mod gemma4;
 mod glm4;
 mod gpt2;
@@ -71,6 +72,7 @@ pub const ARCHS: &[&Arch] = &[
     &qwen_delta::QWEN35_MOE,
     &gemma::GEMMA2,
     &gemma::GEMMA3,
+    &gemma3n::GEMMA3N,
     &gemma4::GEMMA4,
     &phi3::PHI3,
     &smollm3::SMOLLM3,
@@ -169,7 +171,7 @@ pub struct Arch {
     /// In models without experts, what would be the expert of all tokens is the feed-forward; folders name both alike.
     pub shared_is_dense: bool,
     /// Soft caps of attention scores and of logits, if the file does not give them.
-    pub default_softcaps: Option<[f32; 2]>,
+    pub default_softcaps: [Option<f32>; 2],
     /// Queries are normed over all heads together, and keys too, instead of each head by itself.
     pub norms_heads_together: bool,
     /// The heads' queries and keys are normed after rope instead of before.
@@ -214,6 +216,9 @@ pub struct Arch {
     pub experts: &'static [&'static [TensorSpec]],
     /// The tensors of embeddings for each layer, which models may have besides; `None` if there are none.
     pub per_layer: Option<PerLayerTensors>,
+    /// The tensors of alternating updates (AltUp) outside of the layers; `{}` in a name is the number of a stream but the first. Empty if the
+    /// model has one residual stream.
+    pub altup: &'static [TensorSpec],
     /// Tensors of a layer whose rows belong to several of ours.
     pub row_splits: &'static [RowSplit],
     /// A layer's tensors, without their suffix, that old files hold and that may be ignored: the frequencies of rope, which follow from
@@ -444,7 +449,7 @@ impl Arch {
         has_multipliers: false,
         rope_switch: false,
         shared_is_dense: false,
-        default_softcaps: None,
+        default_softcaps: [None, None],
         norms_heads_together: false,
         norms_heads_after_rope: false,
         parallel_without_norm: false,
@@ -467,6 +472,7 @@ impl Arch {
         feed_forward: tensors::GATED,
         experts: &[],
         per_layer: None,
+        altup: &[],
         row_splits: &[],
         ignored_layer_tensors: &["attn_rot_embd"],
         classifier: Some(ClassifierHead { pooling: "last", activation: "", has_dense: false }),

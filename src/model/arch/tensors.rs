@@ -103,6 +103,14 @@ pub enum Dim {
     TimeRank,
     /// That, and B and C.
     TimeRankAndStates,
+    /// The rows of their table.
+    PerLayerVocabulary,
+    /// Residual streams.
+    Streams,
+    /// The square of their number.
+    StreamsSquared,
+    /// Between the factors of a learned residual.
+    LaurelRank,
     One,
 }
 
@@ -134,6 +142,10 @@ impl Dim {
             Self::TwiceExpertFeedForward => config.experts.as_ref().map_or(0, |experts| 2 * experts.n_ff),
             Self::SharedFeedForward => config.experts.as_ref().map_or(0, |experts| experts.shared_n_ff),
             Self::PerLayer => config.n_embd_per_layer,
+            Self::PerLayerVocabulary => config.per_layer_vocabulary,
+            Self::Streams => config.altup.map_or(0, |altup| altup.streams),
+            Self::StreamsSquared => config.altup.map_or(0, |altup| altup.streams.pow(2)),
+            Self::LaurelRank => config.laurel_rank,
             Self::PerLayers => config.n_layers * config.n_embd_per_layer,
             Self::ConvChannels => recurrence(Recurrence::channels),
             Self::ConvTaps => recurrence(Recurrence::taps),
@@ -499,7 +511,13 @@ pub fn expected_tensors(config: &Config) -> Vec<ExpectedTensor> {
     let per_layer = arch.per_layer.as_ref().filter(|_| config.n_embd_per_layer > 0);
     let head = if arch.classifier.is_some() { CLASSIFIER } else { &[] };
     let of_model = arch.model_tensors.iter().copied().flatten().chain(per_layer.map_or(&[][..], |of| of.model));
-    let model = of_model.chain(head).map(|spec| expected(spec, None));
+    let of_streams = (1..config.altup.map_or(1, |altup| altup.streams)).flat_map(|stream| {
+        arch.altup.iter().map(move |spec| {
+            let of_model = expected(spec, None);
+            ExpectedTensor { name: of_model.name.replace("{}", &(stream - 1).to_string()), ..of_model }
+        })
+    });
+    let model = of_model.chain(head).map(|spec| expected(spec, None)).chain(of_streams);
     let layers = (0..config.n_layers).flat_map(|layer| {
         let of_layer = config.layers[layer];
         let feed_forward = match (of_layer.has_feed_forward, of_layer.has_experts) {

@@ -3,13 +3,15 @@
 
 use std::collections::HashSet;
 
-use super::{TensorInfo, TensorValues};
+use super::{Part, TensorInfo, TensorValues};
 use crate::error::Result;
 use crate::model::arch::{Arch, RecurrenceKind};
 use crate::model::gguf::{GgmlType, Metadata, Value};
 
 /// More than any model has.
 const MAX_LAYERS: u32 = 4096;
+/// Residual streams that a file may have a stack of matrices for.
+const MAX_STREAMS: u64 = 64;
 /// Numbers of norms that multiply by one, in one of each layer's.
 const MAX_UNITS: u64 = 1 << 22;
 
@@ -36,6 +38,9 @@ pub(super) fn of_gguf(metadata: &Metadata, mut tensors: Vec<TensorInfo>) -> Resu
         if arch.recurrence == Some(RecurrenceKind::Mamba2) && is_of_heads {
             tensor.dims = vec![tensor.elements()];
         }
+    }
+    if !arch.altup.is_empty() {
+        tensors = apart(tensors);
     }
     tensors.extend(xielu(arch, metadata)?);
     let mut seen = HashSet::new();
@@ -108,6 +113,35 @@ fn drop_further_layers(arch: &Arch, metadata: &Metadata, tensors: &mut Vec<Tenso
         tensors.retain(|tensor| layer(&tensor.name).is_none_or(|layer| layer < all.saturating_sub(further)));
     }
     Ok(())
+}
+
+/// The matrices of residual streams, which llama.cpp stacks, as tensors of their own. What is no such stack stays as it is.
+fn apart(tensors: Vec<TensorInfo>) -> Vec<TensorInfo> {
+    let mut result = Vec::with_capacity(tensors.len());
+    for tensor in tensors {
+        let stem = ["altup_proj", "altup_unembd_proj"].into_iter().find(|stem| tensor.name == format!("{stem}.weight"));
+        let (Some(stem), [columns, rows, count @ 1..=MAX_STREAMS], TensorValues::Stored { parts, transform: None }) =
+            (stem, &tensor.dims[..], &tensor.values)
+        else {
+            result.push(tensor);
+            continue;
+        };
+        let [whole] = parts[..] else {
+            result.push(tensor);
+            continue;
+        };
+        let bytes = whole.bytes / count;
+        for index in 0..*count {
+            let part = Part { offset: whole.offset + index * bytes, bytes, ..whole };
+            result.push(TensorInfo {
+                name: format!("{stem}.{index}.weight"),
+                dims: vec![*columns, *rows],
+                ty: tensor.ty,
+                values: TensorValues::Stored { parts: vec![part], transform: None },
+            });
+        }
+    }
+    result
 }
 
 /// The numbers of xIELU: the metadata has them for all layers.

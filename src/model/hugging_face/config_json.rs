@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json};
 use crate::error::{Error, Result};
 use crate::model::arch::{ConfigKey, ConstValue, KeyMapping, LayerKind};
 use crate::model::gguf::{Array, Value};
+use crate::tensor::ops::erfc;
 
 /// The metadata key (without the architecture) and the value for a key of `config.json`; `None` if it becomes no metadata.
 pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<Option<(&'static str, Value)>> {
@@ -69,6 +70,15 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
                 Some((name, Value::Array(Array::Bool((0..layers).map(|layer| layer >= first).collect()))))
             }
         },
+        KeyMapping::Quantiles(name) => {
+            let Json::Array(shares) = value else { return Err(mismatch(key, value, "an array of numbers")) };
+            let quantile = |share: &Json| match float(key, share)? {
+                share if share <= 0.0 => Ok(f32::NEG_INFINITY),
+                share if share < 1.0 => Ok(normal_quantile(share) as f32),
+                _ => Err(mismatch(key, share, "a number below 1")),
+            };
+            Some((name, Value::Array(Array::F32(shares.iter().map(quantile).collect::<Result<_>>()?))))
+        }
         KeyMapping::Windows(name) => Some((name, windows(key, value)?)),
         KeyMapping::Floats(name) => {
             let Json::Array(values) = value else { return Err(mismatch(key, value, "an array of numbers")) };
@@ -115,6 +125,16 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
             None
         }
     })
+}
+
+/// The number below which this share of normally distributed ones lies.
+fn normal_quantile(share: f64) -> f64 {
+    let (mut low, mut high) = (-40.0, 40.0);
+    for _ in 0..100 {
+        let middle = (low + high) / 2.0;
+        if 0.5 * erfc(-middle * std::f64::consts::FRAC_1_SQRT_2) < share { low = middle } else { high = middle }
+    }
+    (low + high) / 2.0
 }
 
 /// More than any model has.
@@ -237,5 +257,19 @@ pub(super) fn shortened(value: &Json) -> String {
     match text.char_indices().nth(80) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::normal_quantile;
+
+    #[test]
+    fn quantiles_are_those_of_tables() {
+        for (share, wanted) in
+            [(0.95, 1.6448536269514722), (0.5, 0.0), (0.025, -1.959963984540054), (0.999, 3.090232306167813)]
+        {
+            assert!((normal_quantile(share) - wanted).abs() < 1e-9, "{share}: {}", normal_quantile(share));
+        }
     }
 }

@@ -24,12 +24,18 @@ pub(crate) use ops;
 ops! {
     activations (activation) {
         gate_input: GateInput,
+        gaussian_topk: GaussianTopk,
         swiglu: Swiglu,
         swiglu_clamped: SwigluClamped,
         swiglu_fused: SwigluFused,
         swiglu_int8: SwigluInt8,
         swiglu_soa: SwigluSoa,
         xielu: Xielu,
+    }
+    altup () {
+        add_to_streams: AddToStreams,
+        altup_correct: AltupCorrect,
+        altup_predict: AltupPredict,
     }
     attention () {
         attention: Attention,
@@ -86,6 +92,7 @@ ops! {
     norms (row_norm) {
         gated_norm: GatedNorm,
         layer_norm: LayerNorm,
+        match_magnitude: MatchMagnitude,
         norm_add: NormAdd,
         norm_heads: NormHeads,
         norm_parts: NormParts,
@@ -145,6 +152,7 @@ ops! {
 }
 
 pub use activations::activation::Activation;
+pub(crate) use activations::activation::erfc;
 pub use attention::attention_per_head::PerHead;
 pub use attention::attention_prefill::AttentionTile;
 pub use attention::attention_split::Splits;

@@ -185,6 +185,7 @@ fn switches_that_are_not_computed_are_refused_by_name() {
         ("arcee", "hidden_act", json!("silu")),
         ("gemma", "hidden_act", json!("relu")),
         ("nemotron", "hidden_act", json!("gelu")),
+        ("gemma3n", "altup_correct_scale", json!(false)),
         ("gemma4", "hidden_activation", json!("silu")),
         ("gemma4", "attention_bias", json!(true)),
         ("gemma4", "use_bidirectional_attention", json!("all")),
@@ -251,6 +252,13 @@ fn kinds_of_layers_are_held_to_what_is_computed() {
     refused(&gemma4(&[("layer_types", Some(json!(["full_attention"])))]), Code::InvalidMetadata, &["layer_types"]);
     refused(&gemma4(&[("num_hidden_layers", Some(json!(0)))]), Code::InvalidMetadata, &["num_hidden_layers"]);
 
+    let streams = |key: &str, value: Value| changed("architectures/gemma3n", &[(key, Some(value))]);
+    refused(&streams("altup_num_inputs", json!(1)), Code::InvalidMetadata, &["altup.num_inputs", "1"]);
+    refused(&streams("altup_active_idx", json!(4)), Code::InvalidMetadata, &["altup.active_idx", "4"]);
+    let sparsity = |shares: Value| streams("activation_sparsity_pattern", shares);
+    refused(&sparsity(json!([0.5])), Code::InvalidMetadata, &["activation_sparsity_scale", "1 numbers", "5 layers"]);
+    refused(&sparsity(json!([0, 0, 0, 1.0, 0])), Code::InvalidMetadata, &["activation_sparsity_pattern", "1.0"]);
+
     // As transformers saves it, and as published files have it.
     let config = |files: Files| {
         Config::of(&pollster::block_on(Checkpoint::open(&MemoryFolder::new(files), None)).unwrap()).unwrap()
@@ -261,6 +269,10 @@ fn kinds_of_layers_are_held_to_what_is_computed() {
         ("num_global_key_value_heads", None),
     ];
     assert_eq!(config(gemma4(&saved)), config(gemma4(&[])));
+    // Without embeddings for each layer and experts, the text of Gemma 4 12B is the same.
+    assert_eq!(config(gemma4(&[("model_type", Some(json!("gemma4_unified_text")))])), config(gemma4(&[])));
+    // Those of images may see each other; texts are read from left to right.
+    assert_eq!(config(gemma4(&[("use_bidirectional_attention", Some(json!("vision")))])), config(gemma4(&[])));
 }
 
 /// What transformers ignores changes nothing here either.

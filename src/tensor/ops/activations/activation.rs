@@ -55,7 +55,7 @@ impl Activation {
 
 /// The complementary error function in double precision: its series near zero and its continued fraction further out (Abramowitz
 /// and Stegun, 7.1.6 and 7.1.14).
-fn erfc(x: f64) -> f64 {
+pub(crate) fn erfc(x: f64) -> f64 {
     let z = x.abs();
     let tail = if z < 3.0 {
         let (mut term, mut sum, mut n) = (z, z, 0.0);

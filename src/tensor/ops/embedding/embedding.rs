@@ -9,8 +9,8 @@ use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::soa::to_soa;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: tokens [tokens] u32, weight [vocabulary, columns]. Output: [tokens, columns]. Tokens are below the vocabulary's
-/// size; the caller checks that.
+/// Inputs: tokens [tokens] u32, weight [vocabulary, columns]. Output: [tokens, columns]. A token that is not in the vocabulary has the
+/// first row: callers check that there is none, except where models mean it so (the per-layer embeddings of Gemma 3n).
 pub struct Embedding {
     /// The output, of one token and columns of a multiple of 32, is in SoA (`tensor/soa.rs`).
     pub soa: bool,
@@ -61,11 +61,11 @@ impl Reference for Embedding {
         let tokens = inputs[0].to_u32()?;
         let (_, columns) = inputs[1].shape.matrix()?;
         let weight = inputs[1].to_f32()?;
-        let rows: Vec<f32> = tokens
-            .iter()
-            .flat_map(|token| &weight[*token as usize * columns..(*token as usize + 1) * columns])
-            .copied()
-            .collect();
+        let row = |token: &u32| {
+            let first = *token as usize * columns;
+            weight.get(first..first + columns).unwrap_or(&weight[..columns])
+        };
+        let rows: Vec<f32> = tokens.iter().flat_map(row).copied().collect();
         let rows = if self.soa { to_soa(&rows) } else { rows };
         Ok(vec![HostTensor::f32(&[tokens.len(), columns], &rows)])
     }
@@ -79,7 +79,8 @@ pub fn cases() -> Vec<Case> {
         for columns in [32, 96, 1024].iter().chain(ragged) {
             let columns = &columns.next_multiple_of(format.block_size);
             let vocabulary = 251;
-            let tokens: Vec<u32> = [0, 250].into_iter().chain((0..11).map(|_| rng.below(vocabulary) as u32)).collect();
+            let tokens = [0, 250, 251, u32::MAX].into_iter().chain((0..9).map(|_| rng.below(vocabulary) as u32));
+            let tokens: Vec<u32> = tokens.collect();
             let weight = rng.weight(format, vocabulary, *columns);
             if columns.is_multiple_of(BLOCK) {
                 let inputs = vec![HostTensor::u32(&[1], &tokens[7..8]), weight.clone()];

@@ -47,7 +47,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         return;
     }
 #else
-    let token = min(tokens[row], params.rows - 1u);
+    let token = select(0u, tokens[row], tokens[row] < params.rows);
 #endif
     let b = load_block(token * params.blocks + block);
     let c = block * 32u;

@@ -1,0 +1,34 @@
+// One invocation computes a column of one stream.
+#import "tanh"
+
+struct Params { elements: u32, columns: u32, active_stream: u32 }
+
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> y: array<f32>;
+@group(0) @binding(2) var<storage, read> routed: array<f32>;
+@group(0) @binding(3) var<storage, read> weights: array<f32>;
+@group(0) @binding(4) var<storage, read> scale: array<f32>;
+@group(0) @binding(5) var<storage, read_write> out: array<f32>;
+@group(0) @binding(6) var<storage, read_write> scaled: array<f32>;
+@group(0) @binding(20) var<uniform> params: Params;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = (group.y * groups.x + group.x) * 64u + local;
+    if i >= params.elements {
+        return;
+    }
+    let column = i % params.columns;
+    let stream = i / params.columns % STREAMS;
+    let token = i / params.columns / STREAMS;
+    var c = 1.0;
+    for (var k = 0u; k < STREAMS; k++) {
+        c += weights[stream * STREAMS + k] * tanh_of(vec4<f32>(routed[token * STREAMS + k])).x;
+    }
+    let predicted = x[(token * STREAMS + params.active_stream) * params.columns + column];
+    let corrected = x[i] + c * (y[token * params.columns + column] - predicted);
+    out[i] = corrected;
+    if stream == params.active_stream {
+        scaled[token * params.columns + column] = corrected * scale[column];
+    }
+}
