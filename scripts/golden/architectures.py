@@ -270,6 +270,10 @@ MODELS = {
     "mamba": ("mamba", {
         "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 3, "state_size": 16, "time_step_rank": "auto",
         "tie_word_embeddings": True, "pad_token_id": 0}),
+    # The one ε that llama.cpp knows for all norms.
+    "falcon_mamba": ("falcon_mamba", {
+        "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 3, "state_size": 16, "expand": 2, "time_step_rank": 5,
+        "layer_norm_epsilon": 1e-2, "mixer_rms_eps": 1e-2, "tie_word_embeddings": False, "pad_token_id": 0}),
     # Attention and experts in the second of three layers.
     "jamba": ("jamba", SIZES | {
         "num_hidden_layers": 3, "intermediate_size": 32, "num_experts": 3, "num_experts_per_tok": 2, "expert_layer_period": 2,

@@ -22,7 +22,7 @@ ARCHITECTURES = {
     "arcee": "arcee", "helium": "llama", "nemotron": "nemotron", "gpt_neox": "gptneox", "bloom": "bloom", "falcon": "falcon",
     "granitemoe": "granitemoe", "gemma4_text": "gemma4", "gemma3n_text": "gemma3n", "qwen3_next": "qwen3next", "qwen3_5_text": "qwen35",
     "qwen3_5_moe_text": "qwen35moe", "lfm2": "lfm2", "lfm2_moe": "lfm2moe", "granitemoehybrid": "granitehybrid", "falcon_h1": "falcon-h1",
-    "nemotron_h": "nemotron_h", "mamba2": "mamba2", "mamba": "mamba", "jamba": "jamba",
+    "nemotron_h": "nemotron_h", "mamba2": "mamba2", "mamba": "mamba", "falcon_mamba": "mamba", "jamba": "jamba",
 }
 # Whose rows of q and k are reordered, so that rope turns neighbours.
 ROPE_ON_NEIGHBOURS = {"llama", "smollm3", "granite", "mistral3", "olmo", "arcee", "granitemoe", "granitehybrid"}
@@ -36,7 +36,7 @@ SHORT_CONVOLUTIONS = {"lfm2", "lfm2moe"}
 DELTA = {"qwen3next", "qwen35", "qwen35moe"}
 # Mamba mixers, of the second form and of the first.
 MAMBA2 = {"granitehybrid", "falcon-h1", "nemotron_h", "mamba2"}
-MAMBA = {"mamba", "jamba"}
+MAMBA = {"mamba", "falcon_mamba", "jamba"}
 # Whose weights are stored [inputs, outputs].
 TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
 
@@ -270,7 +270,7 @@ def state_space_keys(config) -> dict:
         return {
             "ssm.conv_kernel": of("mamba_d_conv", "conv_kernel"), "ssm.inner_size": of("mamba_expand", "expand") * config.hidden_size,
             "ssm.state_size": of("mamba_d_state", "state_size"), "ssm.time_step_rank": of("mamba_dt_rank", "time_step_rank"),
-        } | ({"ssm.dt_b_c_rms": False} if config.model_type == "mamba" else {})
+        } | ({"ssm.dt_b_c_rms": config.model_type == "falcon_mamba"} if config.model_type != "jamba" else {})
     heads = of("mamba_num_heads", "mamba_n_heads", "num_heads")
     inner = of("mamba_d_ssm") or heads * of("mamba_head_dim", "mamba_d_head", "head_dim")
     return {

@@ -22,7 +22,7 @@ pub enum Recurrence {
 }
 
 /// The sizes of a Mamba mixer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mamba {
     /// All channels, each with a step.
     pub channels: usize,
@@ -32,6 +32,8 @@ pub struct Mamba {
     pub rank: usize,
     /// How many tokens the convolution sees, the present one included.
     pub taps: usize,
+    /// The ε of norms of steps, B and C that have no weights; `None` if there are none, or if they have weights.
+    pub weightless_norm_eps: Option<f32>,
 }
 
 /// The sizes of a Mamba-2 mixer.
@@ -205,14 +207,15 @@ impl Mamba {
         check_state(keys, state, taps)?;
         // What "auto" stands for.
         let rank = keys.dim_or_zero("ssm.time_step_rank", MAX_WIDTH)?.filter(|rank| *rank > 0);
-        if keys.metadata.optional_bool(&keys.name("ssm.dt_b_c_rms"))? == Some(true) {
-            bail!(
-                UnsupportedArchitecture,
-                "{} is true: norms without weights in a Mamba mixer are not supported",
-                keys.name("ssm.dt_b_c_rms")
-            );
-        }
-        Ok(Self { channels: inner_size(keys, 1)?, state, rank: rank.unwrap_or(n_embd.div_ceil(16)), taps })
+        // llama.cpp norms them with the ε of all other norms, transformers with one of their own.
+        let weightless_norm_eps = match keys.positive_or_none("ssm.dt_b_c_rms_epsilon")? {
+            None if keys.metadata.optional_bool(&keys.name("ssm.dt_b_c_rms"))? == Some(true) => {
+                Some(keys.norm_epsilon()?)
+            }
+            own => own,
+        };
+        let rank = rank.unwrap_or(n_embd.div_ceil(16));
+        Ok(Self { channels: inner_size(keys, 1)?, state, rank, taps, weightless_norm_eps })
     }
 }
 

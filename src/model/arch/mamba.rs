@@ -1,5 +1,5 @@
-//! Mamba without attention and feed-forwards, and Jamba: Mamba mixers with norms of step, B and C, a few layers with attention without rope,
-//! and feed-forwards or experts, whose weights are shares of all.
+//! Mamba without attention and feed-forwards; Falcon Mamba, which norms step, B and C without weights; and Jamba: Mamba mixers whose norms of
+//! step, B and C have weights, a few layers with attention without rope, and feed-forwards or experts, whose weights are shares of all.
 //!
 //! llama.cpp's converter stores −exp(A_log).
 
@@ -30,9 +30,24 @@ pub const MAMBA: Arch = Arch {
         names: &[BACKBONE_NAMES, BACKBONE_STEP_NAMES],
         whole_names: BACKBONE_WHOLE_NAMES,
         transforms: TRANSFORMS,
+        others: &[&FALCON_MAMBA],
         ..HuggingFace::DECODER
     }),
     ..Arch::DECODER
+};
+
+const FALCON_MAMBA: HuggingFace = HuggingFace {
+    model_types: &["falcon_mamba"],
+    defaults: &[
+        ("max_position_embeddings", ConstValue::Number(1048576.0)),
+        ("tie_word_embeddings", ConstValue::Bool(true)),
+        ("mixer_rms_eps", ConstValue::Number(1e-6)),
+    ],
+    keys: &[BACKBONE_KEYS, KEYS, &[SILU, required("mixer_rms_eps", KeyMapping::Float("ssm.dt_b_c_rms_epsilon"))]],
+    names: &[BACKBONE_NAMES, BACKBONE_STEP_NAMES],
+    whole_names: BACKBONE_WHOLE_NAMES,
+    transforms: TRANSFORMS,
+    ..HuggingFace::DECODER
 };
 
 pub const JAMBA: Arch = Arch {
@@ -56,7 +71,10 @@ pub const JAMBA: Arch = Arch {
     ..Arch::DECODER
 };
 
-const KEYS: &[ConfigKey] = &[optional("time_step_rank", KeyMapping::IntegerOrAuto("ssm.time_step_rank"))];
+const KEYS: &[ConfigKey] = &[
+    optional("intermediate_size", KeyMapping::Integer("ssm.inner_size")),
+    optional("time_step_rank", KeyMapping::IntegerOrAuto("ssm.time_step_rank")),
+];
 
 const JAMBA_KEYS: &[ConfigKey] = &[
     required("mamba_d_state", KeyMapping::Integer("ssm.state_size")),

@@ -16,8 +16,8 @@ pub(super) struct MambaWeights {
     convolution: Tensor, // [channels · taps + channels]
     /// What makes the step in short form, B and C of the channels.
     parts: Linear, // [rank + 2 · state, channels]
-    /// The norms of these three, side by side.
-    norms: Option<Tensor>, // [rank + 2 · state]
+    /// The norms of these three, side by side, and their ε.
+    norms: Option<(Tensor, f32)>, // [rank + 2 · state]
     /// What makes each channel's step of the short form. Its bias is among the vectors.
     step: Linear, // [channels, rank]
     /// A of each number of a channel's state, the bias of its step, and what it passes on of its input.
@@ -25,7 +25,7 @@ pub(super) struct MambaWeights {
 }
 
 impl MambaWeights {
-    pub fn new(context: &Context, mamba: Mamba, weights: &Weights, index: usize) -> Result<Self> {
+    pub fn new(context: &Context, (mamba, norm_eps): (Mamba, f32), weights: &Weights, index: usize) -> Result<Self> {
         let name = |stem: &str| format!("blk.{index}.{stem}");
         let tensor = |stems: &[&str]| {
             let parts = stems.iter().map(|stem| weights.vector(&name(stem))).collect::<Result<Vec<&[f32]>>>()?;
@@ -33,12 +33,19 @@ impl MambaWeights {
             context.tensor(&HostTensor::f32(&[numbers.len()], &numbers))
         };
         let norms = ["ssm_dt_norm.weight", "ssm_b_norm.weight", "ssm_c_norm.weight"];
-        let has_norms = weights.optional(&name(norms[0])).is_some();
+        let norms = match mamba.weightless_norm_eps {
+            Some(epsilon) => {
+                let ones = vec![1.0; mamba.rank + 2 * mamba.state];
+                Some((context.tensor(&HostTensor::f32(&[ones.len()], &ones))?, epsilon))
+            }
+            None if weights.optional(&name(norms[0])).is_some() => Some((tensor(&norms)?, norm_eps)),
+            None => None,
+        };
         Ok(Self {
             mamba,
             convolution: tensor(&["ssm_conv1d.weight", "ssm_conv1d.bias"])?,
             parts: Linear { weight: weights.matrix(&name("ssm_x.weight"))?, bias: None },
-            norms: has_norms.then(|| tensor(&norms)).transpose()?,
+            norms,
             step: Linear { weight: weights.matrix(&name("ssm_dt.weight"))?, bias: None },
             vectors: tensor(&["ssm_a", "ssm_dt.bias", "ssm_d"])?,
         })
@@ -49,8 +56,8 @@ impl Kind for MambaWeights {
     /// [n, channels]; the states are those of the convolution and of the recurrence.
     fn run(&self, step: &Step, states: &[&Tensor]) -> Result<Tensor> {
         let [of_convolution, of_scan] = states_of(states)?;
-        let Step { context, config, products, position, soa, .. } = *step;
-        let Mamba { channels, state, rank, taps } = self.mamba;
+        let Step { context, products, position, soa, .. } = *step;
+        let Mamba { channels, state, rank, taps, .. } = self.mamba;
         // The inputs, then the gate.
         let [product] = products else { bail!(Internal, "Mamba of {} products", products.len()) };
         let tokens = product.shape().dims()[0];
@@ -58,8 +65,8 @@ impl Kind for MambaWeights {
         let op = ShortConvolution { first: 0, channels, taps, bias: true, form: ConvolutionForm::Silu };
         let x = context.run1(&op, &[product, &self.convolution, position, of_convolution])?; // [n, channels]
         let parts = self.parts.run(context, linear, &[&x])?; // [n, rank + 2 · state]
-        if let Some(norms) = &self.norms {
-            context.run(&NormParts { lengths: [rank, state, state], epsilon: config.norm_eps }, &[&parts, norms])?;
+        if let Some((norms, epsilon)) = &self.norms {
+            context.run(&NormParts { lengths: [rank, state, state], epsilon: *epsilon }, &[&parts, norms])?;
         }
         let short = match tokens {
             1 => parts.part(0, Shape::from([1, rank]))?,

@@ -72,7 +72,7 @@ impl RecurrentMixer {
             }
             Recurrence::Mamba(mamba) => {
                 let inputs = vec![only_input(weights, &name("ssm_in"))?];
-                (inputs, Box::new(MambaWeights::new(context, mamba, weights, index)?), "ssm_out")
+                (inputs, Box::new(MambaWeights::new(context, (mamba, config.norm_eps), weights, index)?), "ssm_out")
             }
         };
         Ok(Some(Self { inputs, output: Linear::of(weights, &name(output))?, kind, number }))
