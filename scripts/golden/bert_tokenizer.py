@@ -1,5 +1,5 @@
 """Token ids of BERT's own tokenizer, in Python, for the texts of tests/golden/text/texts.json: what transformers has from before it took
-over the tokenizers crate. The vocabulary is that of all-MiniLM-L6-v2 (scripts/minilm.py), which is bert-base-uncased's.
+over the tokenizers crate. The vocabulary is that of all-MiniLM-L6-v2 (scripts/real_model.py), which is bert-base-uncased's.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install transformers==5.23.0
     /tmp/venv/bin/python scripts/golden/bert_tokenizer.py target/minilm

@@ -1,4 +1,4 @@
-"""Vectors that transformers gives for 200 sentences with all-MiniLM-L6-v2 (scripts/minilm.py), pooled and normalized as its model card
+"""Vectors that transformers gives for 200 sentences with all-MiniLM-L6-v2 (scripts/real_model.py), pooled and normalized as its model card
 does it, into tests/golden/minilm/: sentences.json, and vectors.npy in float16 (an error of 1e-7 in the cosine).
 
     python scripts/golden/minilm_vectors.py target/minilm   (needs torch, transformers, numpy; on the CPU)

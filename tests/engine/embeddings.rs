@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::{minilm, skip};
+use crate::support::real_models;
 use rillm::engine::folder::{DirectoryFolder, MemoryFolder};
 use rillm::engine::request::{ChatRequest, CompletionRequest};
 use rillm::engine::source::FileSource;
@@ -224,10 +224,7 @@ fn halves(path: &Path) -> Vec<f32> {
 
 #[test]
 fn a_real_encoder_gives_the_vectors_of_transformers_straight_from_its_folder() {
-    let Some(path) = minilm::folder() else {
-        skip::skipped("all-MiniLM-L6-v2: scripts/minilm.py could not install it");
-        return;
-    };
+    let Some(path) = real_models::minilm() else { return };
     let sentences: Vec<String> = serde_json::from_value(read(golden().join("minilm/sentences.json"))).unwrap();
     let wanted = halves(&golden().join("minilm/vectors.npy"));
     assert_eq!(sentences.len(), 200);

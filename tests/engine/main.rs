@@ -25,6 +25,7 @@ mod memory;
 mod models;
 mod mutations;
 mod penalties;
+mod real_models;
 mod recurrent;
 mod replay;
 mod sequences;

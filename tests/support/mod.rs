@@ -6,7 +6,7 @@ pub mod corpus;
 pub mod engines;
 pub mod errors;
 pub mod files;
-pub mod minilm;
 pub mod parity;
+pub mod real_models;
 pub mod skip;
 pub mod words;

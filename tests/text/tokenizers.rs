@@ -8,7 +8,7 @@ mod files;
 mod steps;
 mod vocabularies;
 
-use crate::support::{minilm, skip};
+use crate::support::{real_models, skip};
 use rillm::error::Error;
 use rillm::text::detokenize::StreamDecoder;
 use rillm::text::tokenizer::{Tokenizer, TokenizerFiles};

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rillm::text::tokenizer::{Tokenizer, TokenizerFiles, Vocabulary};
 use serde_json::{Value, json};
 
-use super::{from_json, minilm, skip, streamed};
+use super::{from_json, real_models, skip, streamed};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -202,10 +202,7 @@ fn word_piece_of_gguf(vocab: &[String]) -> Vocabulary {
 
 #[test]
 fn bert_gives_the_ids_of_its_own_tokenizer() {
-    let Some(folder) = minilm::folder() else {
-        skip::skipped("BERT's vocabulary: scripts/minilm.py could not install all-MiniLM-L6-v2");
-        return;
-    };
+    let Some(folder) = real_models::minilm() else { return };
     let golden = read(&root().join("tests/golden/text/bert.json"));
     let texts = strings(&read(&root().join("tests/golden/text/texts.json")));
     let wanted = golden["ids"].as_array().unwrap();
