@@ -74,20 +74,24 @@ async function listen(server, port, nextFree) {
 }
 
 /**
- * What the demo page needs: www/, the packed package at /rillm/ and the models at /models/. And the examples, with the package where a
- * project has it.
+ * What the demo page needs: www/, the packed package at /rillm/ and the models at /models/, SmolLM2 too if scripts/real_model.py has installed it. And
+ * the examples, with the package where a project has it.
  */
 export async function demoMounts(root, packed) {
-  const models = join(root, 'models');
-  const hasModels = await stat(models).then(
-    (entry) => entry.isDirectory(),
-    () => false,
+  const isFolder = (path) =>
+    stat(path).then(
+      (entry) => entry.isDirectory(),
+      () => false,
+    );
+  const folders = { '/models/': join(root, 'models'), '/models/smollm2/': join(root, 'target/smollm2') };
+  const there = await Promise.all(
+    Object.entries(folders).map(async ([prefix, path]) => ((await isFolder(path)) ? { [prefix]: path } : {})),
   );
   return {
     '/': join(root, 'www'),
     '/rillm/': packed,
     '/examples/': join(root, 'examples'),
     '/node_modules/rillm/': packed,
-    ...(hasModels ? { '/models/': models } : {}),
+    ...Object.assign({}, ...there),
   };
 }

@@ -16,6 +16,7 @@ export class SourceChoice {
       if (file !== undefined) this.#take(file);
     });
     this.#acceptDrops();
+    void this.#offerServed();
     // The browser may restore the last choice after a reload.
     this.#showFields();
   }
@@ -40,6 +41,14 @@ export class SourceChoice {
     byId('model').value = 'url';
     byId('url').value = url;
     this.#showFields();
+  }
+
+  /** Shows the models that may be on this server and are. */
+  async #offerServed() {
+    for (const option of document.querySelectorAll('#model [data-if-served]')) {
+      const { ok } = await fetch(option.value, { method: 'HEAD' }).catch(() => ({ ok: false }));
+      option.hidden = option.disabled = !ok;
+    }
   }
 
   #showFields() {

@@ -137,3 +137,19 @@ test('every field and button has a name', LIMIT, async () => {
   assert.deepEqual(nameless, []);
   await close();
 });
+
+test('a model that may be on the server is offered if it is', LIMIT, async () => {
+  const { page, close } = await openDemo();
+  const isOffered = async (status) => {
+    await page.unroute('**/models/smollm2/**');
+    await page.route('**/models/smollm2/**', (route) => route.fulfill({ status }));
+    const asked = page.waitForResponse('**/models/smollm2/**');
+    await page.reload();
+    await asked;
+    const option = page.locator('#model [data-if-served]');
+    await page.waitForFunction((wanted) => document.querySelector('#model [data-if-served]').disabled !== wanted, status === 200);
+    return (await option.getAttribute('hidden')) === null;
+  };
+  assert.deepEqual([await isOffered(200), await isOffered(404)], [true, false]);
+  await close();
+});

@@ -437,18 +437,32 @@ test('an answer that would come out otherwise, twice, goes on after what was sai
   for (const parts of found.texts) assert.equal(parts.join('').length, 40, parts.join(''));
 });
 
-test('an encoder goes on', LIMIT, async () => {
-  const same = await onPage(async () => {
-    const engine = await rillm.Engine.load('/encoders/bert/', lossy(true));
-    const input = ['one boat', 'and another'];
-    const vectors = ({ data }) => data.flatMap(({ embedding }) => embedding);
-    const wanted = vectors(await engine.embeddings.create({ input }));
-    await loseAt('submit', 1);
-    const got = vectors(await engine.embeddings.create({ input }));
-    await engine.dispose();
-    return [eventTypes(), got.every((value, at) => value === wanted[at])];
+test('vectors, rankings and labels go on, two requests at once, when the GPU or the worker goes away', LIMIT, async () => {
+  const found = await onPage(async () => {
+    const documents = ['one boat', 'and another', 'no ship'];
+    const kinds = {
+      '/encoders/bert/': async (engine) => (await engine.embeddings.create({ input: documents })).data.map(({ embedding }) => embedding),
+      '/classifiers/bert_reranker/': async (engine) => (await engine.rerank.create({ query: 'a boat', documents })).results,
+      '/classifiers/bert_nli/': async (engine) => (await engine.classify.create({ input: documents })).data,
+    };
+    const found = {};
+    for (const [model, ask] of Object.entries(kinds)) {
+      const options = lossy(true);
+      let worker;
+      const engine = await rillm.Engine.load(model, { ...options, worker: () => (worker = options.worker()) });
+      const both = async () => JSON.stringify(await Promise.all([ask(engine), ask(engine)]));
+      const wanted = await both();
+      await loseAt('submit', 1);
+      const without = [(await both()) === wanted, eventTypes()];
+      const asked = both();
+      worker.terminate();
+      found[model] = [...without, (await asked) === wanted, eventTypes()];
+      await engine.dispose();
+    }
+    return found;
   });
-  assert.deepEqual(same, [RECOVERED, true]);
+  assert.equal(Object.keys(found).length, 3);
+  for (const [model, ends] of Object.entries(found)) assert.deepEqual(ends, [true, RECOVERED, true, RECOVERED], model);
 });
 
 /** `npm run soak` has 100. */
