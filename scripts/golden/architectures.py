@@ -242,6 +242,12 @@ MODELS = {
     "lfm2_moe": ("lfm2_moe", LFM2 | {
         "conv_L_cache": 4, "num_dense_layers": 1, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
         "use_expert_bias": True, "norm_topk_prob": True, "routed_scaling_factor": 1.0} | rope(theta=1000000.0)),
+    # A convolution before attention with a window, then attention without one, whose rope turns half of the pairs.
+    "lfm3": ("lfm3", SIZES | {
+        "num_hidden_layers": 4, "layer_types": ["conv", "sliding_attention", "full_attention", "conv"], "conv_L_cache": 7, "sliding_window": 9,
+        "head_dim": 16, "tie_word_embeddings": True, "pad_token_id": 0,
+        "rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                            "full_attention": {"rope_type": "proportional", "rope_theta": 1000000.0, "partial_rotary_factor": 0.5}}}),
     # Mamba-2 mixers, and attention without rope.
     "granite4": ("granitemoehybrid", GRANITE4 | {
         "num_hidden_layers": 3, "layer_types": MAMBA_LAYERS, "num_local_experts": 0, "num_experts_per_tok": 0,
@@ -289,7 +295,7 @@ IN_F32 = {
     "falcon_h1",  # whose converter multiplies weights with factors
 }
 # llama.cpp knows no such files.
-ONLY_SAFETENSORS_OF = {"opt"}
+ONLY_SAFETENSORS_OF = {"opt", "lfm3"}
 
 
 def random_model(config, seed: int):

@@ -47,7 +47,7 @@ const UNFUSED: [&str; 23] = [
     "stablelm_parallel",
 ];
 /// Architectures that llama.cpp does not know.
-const NOT_IN_GGUF: [&str; 1] = ["opt"];
+const NOT_IN_GGUF: [&str; 2] = ["lfm3", "opt"];
 const GGUF: &str = "model.gguf";
 const SAFETENSORS: &str = "model.safetensors";
 

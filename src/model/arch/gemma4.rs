@@ -7,7 +7,7 @@
 use super::{
     Arch, PerLayerTensors, WindowPattern, WindowRope,
     hugging_face::{
-        COMMON_NAMES, ConfigKey, ConstValue, DECODER_KEYS, GELU_TANH, HuggingFace, KeyMapping, POST_NORM_NAMES,
+        ByKind, COMMON_NAMES, ConfigKey, ConstValue, DECODER_KEYS, GELU_TANH, HuggingFace, KeyMapping, POST_NORM_NAMES,
         QUERY_KEY_NORM_NAMES, RMS, optional, required as required_key,
     },
     tensors::{
@@ -50,7 +50,7 @@ const UNIFIED_OR_NOT: HuggingFace = HuggingFace {
     moved: &[("model.language_model.", "model.")],
     other_parts: OTHER_PARTS,
     text_part_of: &["gemma4"],
-    differs_by_kind: true,
+    by_kind: ByKind::HeadsAndRopes { turned: 0.25 },
     ..HuggingFace::DECODER
 };
 

@@ -28,8 +28,8 @@ pub struct HuggingFace {
     pub moved: &'static [(&'static str, &'static str)],
     /// `attn_qkv` has the rows of each group of heads together: queries, then a key, then a value. They become three tensors.
     pub groups_heads: bool,
-    /// Layers with full attention have other heads and another rope than those with a window (`hugging_face/layer_kinds.rs`).
-    pub differs_by_kind: bool,
+    /// What layers with full attention have otherwise than those with a window (`hugging_face/layer_kinds.rs`).
+    pub by_kind: ByKind,
     /// Rope rotates as much of each head as `partial_rotary_factor` says. Other models ignore that key, as transformers does.
     pub partial_rope: bool,
     /// A scaling of rope that is called dynamic is one of its base by a fixed `alpha`, if there is one.
@@ -59,6 +59,18 @@ pub struct HuggingFace {
     pub counts_first_positions: bool,
     /// Other forms of folder for the same architecture, for other values of `model_type`.
     pub others: &'static [&'static HuggingFace],
+}
+
+/// What layers with full attention have otherwise than those with a window. `turned` is the share of their rope's pairs that turn, if
+/// `config.json` does not say it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ByKind {
+    /// At most a base of rope.
+    Nothing,
+    /// A rope.
+    Ropes { turned: f64 },
+    /// Heads and a rope.
+    HeadsAndRopes { turned: f64 },
 }
 
 /// The head of a model that scores or labels texts, as transformers writes it.
@@ -111,6 +123,8 @@ pub enum KeyMapping {
     InverseSqrt(&'static str),
     /// The kind of attention of each layer, an array of texts. It becomes an array of bools: true for a layer with a window.
     Windows(&'static str),
+    /// The same where layers may be of a kind without attention.
+    WindowsBeside(&'static str, &'static str),
     /// The kind of each layer, an array of these texts, or one text of such characters. It becomes `layer_kinds`, an array of numbers.
     LayerKinds(&'static [(&'static str, LayerKind)]),
     /// The number of layers of which one has attention, the first of them `attn_layer_offset`; the others are recurrent. They become
@@ -267,7 +281,7 @@ impl HuggingFace {
         // Models that were saved without a head have no such beginning.
         moved: &[("", "model.")],
         groups_heads: false,
-        differs_by_kind: false,
+        by_kind: ByKind::Nothing,
         partial_rope: false,
         rope_alpha: false,
         has_further_layers: false,

@@ -22,7 +22,7 @@ pub const LFM2: Arch = Arch {
         model_types: &["lfm2"],
         defaults: DEFAULTS,
         keys: &[DENSE, DECODER_KEYS, KEYS],
-        names: &[NAMES],
+        names: &[CONVOLUTION_NAMES, ATTENTION_NAMES],
         transforms: TRANSFORMS,
         ..HuggingFace::DECODER
     }),
@@ -37,7 +37,7 @@ pub const LFM2_MOE: Arch = Arch {
         model_types: &["lfm2_moe"],
         defaults: DEFAULTS,
         keys: &[DECODER_KEYS, KEYS, EXPERTS],
-        names: &[NAMES, EXPERT_NAMES],
+        names: &[CONVOLUTION_NAMES, ATTENTION_NAMES, EXPERT_NAMES],
         whole_names: &[("blk.{}.exp_probs_b.bias", "model.layers.{}.feed_forward.expert_bias")],
         transforms: TRANSFORMS,
         ..HuggingFace::DECODER
@@ -78,24 +78,28 @@ const EXPERTS: &[ConfigKey] = &[
     required("use_expert_bias", KeyMapping::AllowOnly(&[ConstValue::Bool(true)])),
 ];
 
-const NAMES: &[(&str, &str)] = &[
+/// All but attention's.
+pub(super) const CONVOLUTION_NAMES: &[(&str, &str)] = &[
     ("token_embd", "model.embed_tokens"),
     ("output_norm", "model.embedding_norm"),
     ("output", "lm_head"),
     ("blk.{}.attn_norm", "model.layers.{}.operator_norm"),
     ("blk.{}.ffn_norm", "model.layers.{}.ffn_norm"),
-    ("blk.{}.attn_q", "model.layers.{}.self_attn.q_proj"),
-    ("blk.{}.attn_k", "model.layers.{}.self_attn.k_proj"),
-    ("blk.{}.attn_v", "model.layers.{}.self_attn.v_proj"),
-    ("blk.{}.attn_output", "model.layers.{}.self_attn.out_proj"),
-    ("blk.{}.attn_q_norm", "model.layers.{}.self_attn.q_layernorm"),
-    ("blk.{}.attn_k_norm", "model.layers.{}.self_attn.k_layernorm"),
     ("blk.{}.shortconv.in_proj", "model.layers.{}.conv.in_proj"),
     ("blk.{}.shortconv.conv", "model.layers.{}.conv.conv"),
     ("blk.{}.shortconv.out_proj", "model.layers.{}.conv.out_proj"),
     ("blk.{}.ffn_gate", "model.layers.{}.feed_forward.w1"),
     ("blk.{}.ffn_up", "model.layers.{}.feed_forward.w3"),
     ("blk.{}.ffn_down", "model.layers.{}.feed_forward.w2"),
+];
+
+const ATTENTION_NAMES: &[(&str, &str)] = &[
+    ("blk.{}.attn_q", "model.layers.{}.self_attn.q_proj"),
+    ("blk.{}.attn_k", "model.layers.{}.self_attn.k_proj"),
+    ("blk.{}.attn_v", "model.layers.{}.self_attn.v_proj"),
+    ("blk.{}.attn_output", "model.layers.{}.self_attn.out_proj"),
+    ("blk.{}.attn_q_norm", "model.layers.{}.self_attn.q_layernorm"),
+    ("blk.{}.attn_k_norm", "model.layers.{}.self_attn.k_layernorm"),
 ];
 
 const EXPERT_NAMES: &[(&str, &str)] = &[
@@ -105,4 +109,4 @@ const EXPERT_NAMES: &[(&str, &str)] = &[
     ("blk.{}.ffn_down_exps", "model.layers.{}.feed_forward.experts.{}.w2"),
 ];
 
-const TRANSFORMS: &[(&str, WeightTransform)] = &[("blk.{}.shortconv.conv", WeightTransform::Squeeze)];
+pub(super) const TRANSFORMS: &[(&str, WeightTransform)] = &[("blk.{}.shortconv.conv", WeightTransform::Squeeze)];

@@ -26,6 +26,7 @@ mod hugging_face;
 mod hunyuan;
 mod jina_bert_v2;
 mod lfm2;
+mod lfm3;
 mod llama;
 mod mamba;
 mod mamba2;
@@ -52,7 +53,7 @@ mod starcoder2;
 mod tensors;
 
 pub(crate) use hugging_face::{
-    ClassifierForm, ConfigKey, ConstValue, DECODER_SWITCHES, HuggingFace, KeyMapping, WeightTransform,
+    ByKind, ClassifierForm, ConfigKey, ConstValue, DECODER_SWITCHES, HuggingFace, KeyMapping, WeightTransform,
 };
 pub(in crate::model) use tensors::FIRST_DENSE;
 pub use tensors::{ExpectedTensor, Need, expected_tensors};
@@ -109,6 +110,7 @@ pub const ARCHS: &[&Arch] = &[
     &granite::GRANITE_MOE,
     &lfm2::LFM2,
     &lfm2::LFM2_MOE,
+    &lfm3::LFM3,
     &granite_hybrid::GRANITE_HYBRID,
     &falcon_h1::FALCON_H1,
     &nemotron_h::NEMOTRON_H,

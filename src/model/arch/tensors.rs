@@ -408,6 +408,9 @@ pub(super) const GATED_ATTENTION: &[TensorSpec] = &[
     required("blk.{}.attn_output.weight", &[Query, Embedding]),
 ];
 
+/// A gate of each head's result.
+pub(super) const HEAD_GATES: &[TensorSpec] = &[required("blk.{}.attn_gate.weight", &[Embedding, Heads])];
+
 /// A gated delta net. `ssm_a` is a factor of each head's decay, `ssm_dt` its bias.
 pub(super) const DELTA_NET: &[TensorSpec] = &[
     required("blk.{}.ssm_qkv.weight", &[Embedding, ConvChannels]),

@@ -64,7 +64,7 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
             (Some(true), _) if !config.contains_key("sliding_window") => {
                 bail!(InvalidMetadata, "config.json has {key:?}: true and no key \"sliding_window\"")
             }
-            (Some(true), Some(types @ Json::Array(_))) => Some((name, windows("layer_types", types)?)),
+            (Some(true), Some(types @ Json::Array(_))) => Some((name, windows("layer_types", types, &[])?)),
             (Some(true), _) => {
                 let (first, layers) = (count(config, "max_window_layers")?, count(config, "num_hidden_layers")?);
                 Some((name, Value::Array(Array::Bool((0..layers).map(|layer| layer >= first).collect()))))
@@ -79,7 +79,8 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
             };
             Some((name, Value::Array(Array::F32(shares.iter().map(quantile).collect::<Result<_>>()?))))
         }
-        KeyMapping::Windows(name) => Some((name, windows(key, value)?)),
+        KeyMapping::Windows(name) => Some((name, windows(key, value, &[])?)),
+        KeyMapping::WindowsBeside(name, other) => Some((name, windows(key, value, &[other])?)),
         KeyMapping::Floats(name) => {
             let Json::Array(values) = value else { return Err(mismatch(key, value, "an array of numbers")) };
             let numbers = values.iter().map(|value| Ok(float(key, value)? as f32)).collect::<Result<_>>()?;
@@ -141,8 +142,8 @@ fn normal_quantile(share: f64) -> f64 {
 const MAX_LAYERS: u64 = 1 << 16;
 
 /// Which layers have a window, from each layer's kind of attention. The others have full attention.
-fn windows(key: &str, value: &Json) -> Result<Value> {
-    let kinds = ["full_attention", "sliding_attention"];
+fn windows(key: &str, value: &Json, others: &[&str]) -> Result<Value> {
+    let kinds = [&["full_attention", "sliding_attention"], others].concat();
     let windows = each_of(key, value, &kinds)?.into_iter().map(|kind| kind == 1).collect();
     Ok(Value::Array(Array::Bool(windows)))
 }

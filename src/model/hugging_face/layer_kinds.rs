@@ -1,4 +1,4 @@
-//! Models whose layers with full attention have other heads and another rope than those with a window (Gemma 4).
+//! Models whose layers with full attention have another rope than those with a window (LFM3), and other heads besides (Gemma 4).
 //!
 //! Published files have `global_head_dim` and `num_global_key_value_heads`; those that transformers 5 saves have `per_layer_config` with what a
 //! layer has otherwise than the model.
@@ -10,6 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use super::config_json::{float, mismatch, shortened};
 use super::rope::Rope;
 use crate::error::Result;
+use crate::model::arch::ByKind;
 use crate::model::gguf::{Array, Value};
 
 type Config = Map<String, Json>;
@@ -30,8 +31,24 @@ struct Heads {
     kv: u64,
 }
 
-/// The metadata of what differs by kind: heads, feed-forwards and ropes. Completes `layer_types`, as transformers does.
-pub(super) fn translate(config: &mut Config) -> Result<Rope> {
+/// The metadata of what differs by kind, if ropes do.
+pub(super) fn translate(config: &mut Config, by_kind: ByKind) -> Result<Option<Rope>> {
+    match by_kind {
+        ByKind::Nothing => refuse_overrides(config).map(|()| None),
+        ByKind::Ropes { turned } => {
+            refuse_overrides(config)?;
+            let heads = Heads { dim: needed(config, "head_dim")?, kv: 0 };
+            check_length(heads)?;
+            let mut metadata = Vec::new();
+            let factors = ropes(config, heads, heads, turned, &mut metadata)?;
+            Ok(Some(Rope { metadata, computed: vec![("rope_freqs.weight", factors)] }))
+        }
+        ByKind::HeadsAndRopes { turned } => heads_and_ropes(config, turned).map(Some),
+    }
+}
+
+/// Heads, feed-forwards and ropes. Completes `layer_types`, as transformers does.
+fn heads_and_ropes(config: &mut Config, turned: f64) -> Result<Rope> {
     let layers = count(config, "num_hidden_layers")?.unwrap_or(0);
     if !(1..=MAX_LAYERS).contains(&layers) {
         bail!(InvalidMetadata, "config.json has num_hidden_layers: {layers}, wanted 1 to {MAX_LAYERS}");
@@ -47,9 +64,7 @@ pub(super) fn translate(config: &mut Config) -> Result<Rope> {
         },
         Some(overrides) => full_heads(overrides, windowed, &is_full)?,
     };
-    if full.dim > MAX_HEAD_DIM {
-        bail!(InvalidMetadata, "config.json gives heads of {} elements, wanted at most {MAX_HEAD_DIM}", full.dim);
-    }
+    check_length(full)?;
     let mut metadata = vec![
         ("attention.key_length", Value::U64(full.dim)),
         ("attention.value_length", Value::U64(full.dim)),
@@ -66,12 +81,19 @@ pub(super) fn translate(config: &mut Config) -> Result<Rope> {
         let wide = n_ff.saturating_mul(2);
         metadata.push(("feed_forward_length", of_layers(&reuses, |reuses| if reuses { wide } else { n_ff })?));
     }
-    let factors = ropes(config, full, windowed, &mut metadata)?;
+    let factors = ropes(config, full, windowed, turned, &mut metadata)?;
     Ok(Rope { metadata, computed: vec![("rope_freqs.weight", factors)] })
 }
 
+fn check_length(heads: Heads) -> Result<()> {
+    if heads.dim > MAX_HEAD_DIM {
+        bail!(InvalidMetadata, "config.json gives heads of {} elements, wanted at most {MAX_HEAD_DIM}", heads.dim);
+    }
+    Ok(())
+}
+
 /// Refuses models whose layers differ by `per_layer_config`, of an architecture of which that is not known.
-pub(super) fn refuse_overrides(config: &Config) -> Result<()> {
+fn refuse_overrides(config: &Config) -> Result<()> {
     match config.get("per_layer_config") {
         None | Some(Json::Null) => Ok(()),
         Some(Json::Object(overrides)) if overrides.is_empty() => Ok(()),
@@ -148,9 +170,15 @@ fn full_heads(overrides: &Json, windowed: Heads, is_full: &[bool]) -> Result<Hea
 }
 
 /// Adds the bases of both ropes. Returns what divides the frequencies of layers with full attention: of their pairs only the first turn.
-fn ropes(config: &Config, full: Heads, windowed: Heads, metadata: &mut Vec<(&'static str, Value)>) -> Result<Vec<f32>> {
+fn ropes(
+    config: &Config,
+    full: Heads,
+    windowed: Heads,
+    turned: f64,
+    metadata: &mut Vec<(&'static str, Value)>,
+) -> Result<Vec<f32>> {
     let defaults = json!({
-        FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
+        FULL: {"rope_type": "proportional", "partial_rotary_factor": turned, "rope_theta": 1e6},
         WINDOWED: {"rope_type": "default", "rope_theta": 1e4},
     });
     let parameters = config.get("rope_parameters").filter(|parameters| !parameters.is_null()).unwrap_or(&defaults);

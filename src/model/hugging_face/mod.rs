@@ -52,12 +52,7 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
         );
     }
     let mut config = with_defaults(hf.defaults, config);
-    let mut by_kind = if hf.differs_by_kind {
-        layer_kinds::translate(&mut config)?
-    } else {
-        layer_kinds::refuse_overrides(&config)?;
-        rope::Rope::default()
-    };
+    let mut by_kind = layer_kinds::translate(&mut config, hf.by_kind)?;
     let config = &config;
     let mut metadata = Metadata::default();
     let add = |metadata: &mut Metadata, key: &str, value| {
@@ -68,7 +63,7 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
         add(&mut metadata, "general.name", super::gguf::Value::String(name.clone()));
     }
     // Before what is the same for all layers: the first value of a key counts.
-    for (name, value) in std::mem::take(&mut by_kind.metadata) {
+    for (name, value) in by_kind.iter_mut().flat_map(|rope| std::mem::take(&mut rope.metadata)) {
         add(&mut metadata, &format!("{}.{name}", arch.name), value);
     }
     let switches = if arch.is_encoder { &[][..] } else { DECODER_SWITCHES };
@@ -85,7 +80,7 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     }
     let interleaved = super::gguf::Value::Bool(hf.rope == RopeKind::Interleaved);
     add(&mut metadata, &format!("{}.rope.interleaved", arch.name), interleaved);
-    let rope = if hf.differs_by_kind { by_kind } else { rope::translate(config, hf)? };
+    let rope = by_kind.map_or_else(|| rope::translate(config, hf), Ok)?;
     for (name, value) in rope.metadata {
         add(&mut metadata, &format!("{}.{name}", arch.name), value);
     }

@@ -1,4 +1,4 @@
-//! x · sigmoid(gate), element by element: the output gate of attention. `gate_rows` has one number for each row.
+//! x · sigmoid(gate): the output gate of attention, one for each element or one for each head. `gate_rows` has one number for each row.
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -8,7 +8,8 @@ use crate::tensor::quant::BLOCK;
 use crate::tensor::soa::{from_soa, to_soa};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: x [rows, columns] (changed), whose rows are in SoA if `soa`, and a gate [rows, columns], whose rows are in their order.
+/// Inputs: x [rows, columns] (changed), whose rows are in SoA if `soa`, and gates [rows, gates], whose rows are in their order. A gate is for columns /
+/// gates neighbours.
 #[derive(Clone, Copy, Debug)]
 pub struct SigmoidGate {
     /// The rows of x are in SoA (`tensor/soa.rs`).
@@ -26,11 +27,13 @@ impl Op for SigmoidGate {
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         expect("sigmoid_gate", inputs, &[Some(DType::F32), Some(DType::F32)])?;
-        let (_, columns) = inputs[0].shape.matrix()?;
-        if inputs[1].shape != inputs[0].shape || (self.soa && !columns.is_multiple_of(BLOCK)) {
+        let (rows, columns) = inputs[0].shape.matrix()?;
+        let (gate_rows, gates) = inputs[1].shape.matrix()?;
+        let fits = gate_rows == rows && gates > 0 && columns.is_multiple_of(gates);
+        if !fits || (self.soa && !columns.is_multiple_of(BLOCK)) {
             bail!(
                 ShapeMismatch,
-                "sigmoid_gate: x {}, gate {}; wanted equal, and in SoA a multiple of {BLOCK} columns",
+                "sigmoid_gate: x {}, gates {}; wanted as many rows, columns that gates divide, and in SoA a multiple of {BLOCK} columns",
                 inputs[0].shape,
                 inputs[1].shape
             );
@@ -39,12 +42,12 @@ impl Op for SigmoidGate {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let (rows, columns) = inputs[0].shape.matrix()?;
+        let ((rows, columns), (_, gates)) = (inputs[0].shape.matrix()?, inputs[1].shape.matrix()?);
         Ok(Kernel {
             template: crate::shader!("sigmoid_gate.wgsl"),
             modules: &[],
             defines: self.soa.then_some(("SOA", Define::Flag)).into_iter().collect(),
-            params: vec![(rows * columns) as u32, columns as u32],
+            params: vec![(rows * columns) as u32, columns as u32, (columns / gates.max(1)) as u32],
             grid: grid_2d((rows * columns).div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
@@ -52,13 +55,15 @@ impl Op for SigmoidGate {
 
 impl Reference for SigmoidGate {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let (_, columns) = inputs[0].shape.matrix()?;
+        let ((_, columns), (_, gates)) = (inputs[0].shape.matrix()?, inputs[1].shape.matrix()?);
         let gate = inputs[1].to_f32()?;
         let mut gated = Vec::new();
-        for (x, gate) in inputs[0].to_f32()?.chunks_exact(columns).zip(gate.chunks_exact(columns)) {
+        for (x, gate) in inputs[0].to_f32()?.chunks_exact(columns).zip(gate.chunks_exact(gates)) {
             let mut x = if self.soa { from_soa(x) } else { x.to_vec() };
-            for (x, gate) in x.iter_mut().zip(gate) {
-                *x = (f64::from(*x) / (1.0 + (-f64::from(*gate)).exp())) as f32;
+            for (x, gate) in x.chunks_exact_mut(columns / gates).zip(gate) {
+                for x in x {
+                    *x = (f64::from(*x) / (1.0 + (-f64::from(*gate)).exp())) as f32;
+                }
             }
             gated.extend(if self.soa { to_soa(&x) } else { x });
         }
@@ -69,13 +74,22 @@ impl Reference for SigmoidGate {
 
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(143);
-    let case = |(rows, columns, soa): (usize, usize, bool)| {
-        let gate: Vec<f32> = (0..rows * columns).map(|_| rng.signed() * 9.0).collect();
-        let gate = HostTensor::f32(&[rows, columns], &gate);
+    let case = |(rows, columns, gates, soa): (usize, usize, usize, bool)| {
+        let gate: Vec<f32> = (0..rows * gates).map(|_| rng.signed() * 9.0).collect();
+        let gate = HostTensor::f32(&[rows, gates], &gate);
         Case::new(SigmoidGate { soa }, vec![rng.tensor(&[rows, columns]), gate], 1e-5)
     };
-    let mut cases: Vec<Case> =
-        [(1, 1, false), (1, 32, true), (3, 96, true), (5, 70, false)].into_iter().map(case).collect();
+    let mut cases: Vec<Case> = [
+        (1, 1, 1, false),
+        (1, 32, 32, true),
+        (3, 96, 96, true),
+        (5, 70, 70, false),
+        (3, 70, 5, false),
+        (2, 96, 6, true),
+    ]
+    .into_iter()
+    .map(case)
+    .collect();
     // Far out, where a simple sigmoid overflows.
     let gate = HostTensor::f32(&[1, 4], &[-200.0, -30.0, 30.0, 200.0]);
     cases.push(Case::new(SigmoidGate { soa: false }, vec![rng.tensor(&[1, 4]), gate], 1e-5));

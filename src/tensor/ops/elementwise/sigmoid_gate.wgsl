@@ -1,7 +1,8 @@
 // One invocation gates one element of x.
 #import "soa"
 
-struct Params { elements: u32, columns: u32 }
+// A gate is for `span` neighbours.
+struct Params { elements: u32, columns: u32, span: u32 }
 
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read> gate: array<f32>;
@@ -20,5 +21,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let at = i;
 #endif
     // exp of more than 88 overflows f32, and WGSL does not specify the result.
-    x[at] /= 1.0 + exp(min(-gate[i], 80.0));
+    x[at] /= 1.0 + exp(min(-gate[i / params.span], 80.0));
 }
