@@ -77,6 +77,17 @@ FALCON_H1 = SIZES | {
     "ssm_in_multiplier": 1.25, "ssm_out_multiplier": 0.85, "pad_token_id": 0}
 
 
+# A token's latent has 20 numbers, and a head's key 12 besides the 8 for rope.
+LATENTS = SIZES | {
+    "num_key_value_heads": 4, "intermediate_size": 32, "tie_word_embeddings": True, "q_lora_rank": 24, "kv_lora_rank": 20,
+    "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10,
+}
+DEEPSEEK_EXPERTS = {
+    "moe_intermediate_size": 16, "n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2, "n_group": 4, "topk_group": 2,
+    "routed_scaling_factor": 1.5, "first_k_dense_replace": 1,
+}
+
+
 def mrope() -> dict:
     """Rope by three positions, which are equal for text."""
     return rope(theta=1000000.0, partial_rotary_factor=0.5, mrope_section=[2, 1, 1], mrope_interleaved=True)
@@ -231,6 +242,23 @@ MODELS = {
     "gemma4_moe": ("gemma4_text", GEMMA4 | KEYS_FOR_VALUES | {
         "num_hidden_layers": 2, "layer_types": [WINDOWED, FULL], "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2,
         "moe_intermediate_size": 32}),
+    # Latents. V2: groups by their best expert; one matrix of keys and values in the GGUF file.
+    "deepseek_v2": ("deepseek_v2", LATENTS | DEEPSEEK_EXPERTS | {
+        "q_lora_rank": None, "topk_method": "group_limited_greedy", "attention_bias": True}
+        | rope("yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, mscale=0.707, mscale_all_dim=0.707, original_max_position_embeddings=32)),
+    # V3: groups by their two best, weights that are shares, queries by way of fewer numbers.
+    "deepseek_v3": ("deepseek_v3", LATENTS | DEEPSEEK_EXPERTS | {
+        "norm_topk_prob": True, "num_nextn_predict_layers": 0}
+        | rope("yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, original_max_position_embeddings=32)),
+    "minicpm3": ("minicpm3", LATENTS | {
+        "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256, "v_head_dim": 8,
+        "original_max_position_embeddings": CONTEXT}
+        | rope("longrope", long_factor=LONG_FACTORS[:4], short_factor=SHORT_FACTORS[:4], original_max_position_embeddings=CONTEXT)),
+    "glm4_moe_lite": ("glm4_moe_lite", LATENTS | DEEPSEEK_EXPERTS | {
+        "n_group": 1, "topk_group": 1, "norm_topk_prob": True, "mlp_layer_types": ["dense", "sparse"]} | rope(theta=1000000.0)),
+    "youtu": ("youtu", LATENTS | rope(theta=500000.0)),
+    "dots1": ("dots1", HEADS | DEEPSEEK_EXPERTS | {
+        "norm_topk_prob": True, "sliding_window": None, "tie_word_embeddings": True} | rope()),
     "granitemoe": ("granitemoe", SIZES | {
         "intermediate_size": 32, "num_local_experts": 4, "num_experts_per_tok": 2, "embedding_multiplier": 3.0, "logits_scaling": 2.0,
         "residual_multiplier": 0.5, "attention_multiplier": 0.2, "tie_word_embeddings": True} | rope()),
@@ -305,7 +333,8 @@ def random_model(config, seed: int):
     text = config.get_text_config()
     is_delta = hasattr(text, "linear_num_key_heads")
     # Where the model scales them itself, a token's embedding would drown what the layers add to it.
-    embedding_scale = text.hidden_size**0.5 if config.model_type.startswith("gemma") else getattr(config, "embedding_multiplier", 1.0)
+    embedding_scale = text.hidden_size**0.5 if config.model_type.startswith("gemma") else getattr(
+        config, "embedding_multiplier", getattr(config, "scale_emb", 1.0))
     if config.model_type == "gemma":
         # Tied, and no norms after its layers' parts: logits would all be small.
         embedding_scale **= 0.5
@@ -456,7 +485,7 @@ def write_model(name: str, seed: int) -> float:
         return 0.0
     np.save(folder / "logits.npy", logits.astype("<f4"))
     answers = {"ids": ids, "greedy": greedy}
-    if "longrope" in json.dumps(fields):
+    if "longrope" in json.dumps(fields) and fields["original_max_position_embeddings"] < CONTEXT:
         # Up to the original context, the short factors count.
         original = fields["original_max_position_embeddings"]
         np.save(folder / "short.logits.npy", golden(model, ids[:original], 0)[0].astype("<f4"))

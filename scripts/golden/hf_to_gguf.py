@@ -23,6 +23,8 @@ ARCHITECTURES = {
     "granitemoe": "granitemoe", "gemma4_text": "gemma4", "gemma3n_text": "gemma3n", "qwen3_next": "qwen3next", "qwen3_5_text": "qwen35",
     "qwen3_5_moe_text": "qwen35moe", "lfm2": "lfm2", "lfm2_moe": "lfm2moe", "granitemoehybrid": "granitehybrid", "falcon_h1": "falcon-h1",
     "nemotron_h": "nemotron_h", "mamba2": "mamba2", "mamba": "mamba", "falcon_mamba": "mamba", "jamba": "jamba",
+    "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "glm4_moe_lite": "deepseek2", "youtu": "deepseek2", "minicpm3": "minicpm3",
+    "dots1": "dots1",
 }
 # Whose rows of q and k are reordered, so that rope turns neighbours.
 ROPE_ON_NEIGHBOURS = {"llama", "smollm3", "granite", "mistral3", "olmo", "arcee", "granitemoe", "granitehybrid"}
@@ -37,6 +39,8 @@ DELTA = {"qwen3next", "qwen35", "qwen35moe"}
 # Mamba mixers, of the second form and of the first.
 MAMBA2 = {"granitehybrid", "falcon-h1", "nemotron_h", "mamba2"}
 MAMBA = {"mamba", "falcon_mamba", "jamba"}
+# Attention over latents.
+LATENTS = {"deepseek2", "minicpm3"}
 # Whose weights are stored [inputs, outputs].
 TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
 
@@ -170,6 +174,17 @@ def metadata(config) -> dict:
             "expert_shared_count": config.n_shared_experts, "leading_dense_block_count": config.first_k_dense_replace,
             "expert_gating_func": 2, "expert_weights_scale": config.routed_scaling_factor, "expert_weights_norm": config.norm_topk_prob,
             "block_count": config.num_hidden_layers + 1, "nextn_predict_layers": 1,
+        }
+    if arch in LATENTS:
+        keys |= latent_keys(config, arch, rope)
+    if arch in ("deepseek2", "dots1") and getattr(config, "n_routed_experts", None):
+        keys |= {
+            "expert_count": config.n_routed_experts, "expert_used_count": config.num_experts_per_tok,
+            "expert_feed_forward_length": config.moe_intermediate_size, "expert_shared_count": config.n_shared_experts,
+            "expert_weights_scale": config.routed_scaling_factor, "expert_weights_norm": config.norm_topk_prob or None,
+            "leading_dense_block_count": getattr(config, "first_k_dense_replace", 1),
+            "expert_group_count": config.n_group, "expert_group_used_count": config.topk_group,
+            "expert_gating_func": 1 if config.model_type == "deepseek_v2" else 2,
         }
     if arch in DELTA:
         keys |= {
@@ -342,9 +357,33 @@ def gemma3n_state(config, state: dict) -> dict:
     return result | unused(config)
 
 
+def latent_keys(config, arch: str, rope: dict) -> dict:
+    """Attention over latents. Old files, and those of MiniCPM3, have the sizes of heads, new ones those of the latents besides."""
+    key, value, turned = config.qk_nope_head_dim + config.qk_rope_head_dim, config.v_head_dim, config.qk_rope_head_dim
+    keys = {
+        "vocab_size": config.vocab_size, "attention.q_lora_rank": config.q_lora_rank, "attention.kv_lora_rank": config.kv_lora_rank,
+        "attention.key_length": key, "rope.dimension_count": turned, "attention.head_count_kv": config.num_attention_heads,
+    }
+    if arch == "deepseek2":
+        keys["attention.value_length"] = value
+    if splits_kv(config):
+        keys |= {
+            "attention.head_count_kv": 1, "attention.key_length": config.kv_lora_rank + turned,
+            "attention.value_length": config.kv_lora_rank, "attention.key_length_mla": key, "attention.value_length_mla": value,
+        }
+    if "mscale_all_dim" in rope:
+        keys["rope.scaling.yarn_log_multiplier"] = 0.1 * rope["mscale_all_dim"]
+    return keys
+
+
+def splits_kv(config) -> bool:
+    """Whether the file has the matrices of keys and values apart; one model's is an old file."""
+    return ARCHITECTURES[config.model_type] == "deepseek2" and config.model_type != "deepseek_v2"
+
+
 WITH_HEAD_DIM = {
     "llama", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "gemma3n", "granite", "granitemoe", "smollm3", "gpt-oss", "mistral3", "seed_oss",
-    "hunyuan-dense", "hunyuan-moe", "ernie4_5", "ernie4_5-moe", "exaone4", "glm4", "glm4moe", "arcee", "nemotron",
+    "hunyuan-dense", "hunyuan-moe", "ernie4_5", "ernie4_5-moe", "exaone4", "glm4", "glm4moe", "arcee", "nemotron", "dots1",
 }
 # The key of the epsilon, or the number itself, of architectures with layer norms.
 LAYER_NORM_EPSILONS = {
@@ -372,6 +411,8 @@ def rope_scaling(config, rope: dict) -> dict:
             "rope.scaling.yarn_log_multiplier": float(rope["mscale_all_dim"]), "attention.temperature_scale": rope["llama_4_scaling_beta"],
             "attention.temperature_length": rope["original_max_position_embeddings"],
         } if config.model_type == "ministral3" else {})
+    if config.model_type == "minicpm3":
+        return {}
     if config.model_type == "phi3":
         original = rope.get("original_max_position_embeddings", config.max_position_embeddings)
         keys = {"rope.scaling.original_context_length": original}
@@ -439,6 +480,11 @@ def renamed(config, state: dict) -> dict:
             gate, up = np.split(weights, 2, 1)
             stem = name.removesuffix(".input_linear.weight")
             result[f"{stem}.input_linear.gate.weight"], result[f"{stem}.input_linear.up.weight"] = gate, up
+        elif name.endswith(".kv_b_proj.weight") and splits_kv(config):
+            heads = weights.reshape(config.num_attention_heads, -1, weights.shape[-1])
+            keys, values = np.split(heads, [config.qk_nope_head_dim], 1)
+            result[name.replace("kv_b_proj", "k_b_proj")] = keys.swapaxes(1, 2)
+            result[name.replace("kv_b_proj", "v_b_proj")] = values
         elif ".act_fn." in name:
             continue  # in the metadata
         elif name.endswith(("query_key_value.weight", "query_key_value.bias")):

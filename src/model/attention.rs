@@ -30,9 +30,9 @@ pub(super) struct Attention {
 }
 
 impl Attention {
-    /// That of a layer, if it has any.
+    /// That of a layer, if it has any over keys and values.
     pub fn of(context: &Context, config: &Config, weights: &Weights, index: usize) -> Result<Option<Self>> {
-        let Some(state) = config.layers[index].attention else { return Ok(None) };
+        let Some(state) = config.layers[index].attention.filter(|_| config.latent.is_none()) else { return Ok(None) };
         let name = |stem: &str| format!("blk.{index}.{stem}");
         let linear = |stem: &str| Linear::of(weights, &name(stem));
         let has_gate = weights.optional_matrix(&name("attn_gate.weight")).is_some();

@@ -11,15 +11,17 @@ use super::{
     arch::{Arch, LayerPattern, Need, expected_tensors},
     buckets::Buckets,
     checkpoint::{Checkpoint, Origin, TensorInfo, TensorValues},
+    experts_config::{Experts, experts},
     gguf::Metadata,
     keys::{HeadDims, Keys},
-    layer_config::{self, LayerConfig, MAX_EXPERTS, MAX_HEADS},
+    latent_config::{self, Latent, latent},
+    layer_config::{self, LayerConfig, MAX_HEADS},
     recurrence::Recurrence,
     rope::{Rope, RopeScaling},
-    tensor_sizes::{MAX_WIDTH, dense, shared_n_ff},
+    tensor_sizes::{MAX_WIDTH, dense},
 };
 use crate::error::Result;
-use crate::tensor::ops::{Activation, Gating, ScaleByPosition};
+use crate::tensor::ops::{Activation, ScaleByPosition};
 
 /// The configuration of a forward pass.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +78,8 @@ pub struct Config {
     pub experts: Option<Experts>,
     /// What recurrent layers compute.
     pub recurrence: Option<Recurrence>,
+    /// The sizes of attention over latents. Then `head_dim` is the length of a query, and every head has a key of its own.
+    pub latent: Option<Latent>,
     /// ε of all norms.
     pub norm_eps: f32,
     /// The longest context of training, in tokens. A dynamic rope scaling multiplies it by its factor.
@@ -118,25 +122,6 @@ impl ResidualScales {
     }
 }
 
-/// A mixture of experts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Experts {
-    /// Experts of a layer.
-    pub count: usize,
-    /// Experts that a token uses.
-    pub used: usize,
-    /// The length of an expert's inner vector.
-    pub n_ff: usize,
-    /// The length of the inner vector of the expert that every token uses; 0 if there is none.
-    pub shared_n_ff: usize,
-    /// What the router's logits become.
-    pub gating: Gating,
-    /// The weights are shares of the chosen experts, not of all.
-    pub normalize: bool,
-    /// The factor of the weights.
-    pub scale: f32,
-}
-
 const TOKEN_EMBEDDING: &str = "token_embd.weight";
 const OUTPUT: &str = "output.weight";
 
@@ -175,8 +160,12 @@ impl Config {
             Some(n_heads) => n_heads,
             None => return Err(keys.missing("attention.head_count")),
         };
-        let head_dims =
-            if has_attention { keys.head_dims(n_embd, n_heads)? } else { HeadDims { full: 0, windowed: 0 } };
+        let latent = latent(&keys, n_embd, n_heads)?;
+        let head_dims = match latent {
+            Some(latent) => HeadDims::of_all(latent.key()),
+            None if has_attention => keys.head_dims(n_embd, n_heads)?,
+            None => HeadDims::of_all(0),
+        };
         let by_name: BTreeMap<&str, &TensorInfo> = tensors.iter().map(|t| (t.name.as_str(), t)).collect();
         let Some(embedding) = by_name.get(TOKEN_EMBEDDING) else {
             bail!(
@@ -201,7 +190,7 @@ impl Config {
         let window = if window == Some(0) { None } else { window.or(arch.default_window) };
         let ropes = keys.ropes(head_dims, trained, window.is_some(), &|name| by_name.contains_key(name))?;
         let [attention_softcap, logit_softcap] = keys.softcaps()?;
-        let [embedding_scale, residual_scale, logit_scale] = keys.scales(n_embd)?;
+        let [embedding_scale, residual_scale, logit_scale] = keys.scales(n_embd, n_layers)?;
         let layers = layer_config::layers(&keys, n_layers, n_heads, head_dims, window, ropes.len(), &|name| {
             by_name.contains_key(name)
         })?;
@@ -219,10 +208,11 @@ impl Config {
             laurel_rank: by_name.get("blk.0.laurel_l.weight").map_or(0, |left| rows_of(left)),
             activation_sparsity: altup_config::activation_sparsity(&keys, n_layers)?,
             n_heads,
-            attention_scale: match keys.disentangled(trained)? {
+            attention_scale: match (keys.disentangled(trained)?, &latent) {
                 // Three scores are added.
-                Some(_) => 1.0 / (3.0 * head_dims.full as f32).sqrt(),
-                None => keys.attention_scale(n_layers, n_embd, n_heads, head_dims.full)? * scale_of_scores,
+                (Some(_), _) => 1.0 / (3.0 * head_dims.full as f32).sqrt(),
+                (None, Some(latent)) => latent_config::attention_scale(&keys, latent)?,
+                (None, None) => keys.attention_scale(n_layers, n_embd, n_heads, head_dims.full)? * scale_of_scores,
             },
             attention_softcap,
             logit_softcap,
@@ -245,6 +235,7 @@ impl Config {
             clamped_swiglu: keys.clamped_swiglu()?,
             experts: experts(&keys, layers[0].n_ff, &by_name)?,
             recurrence: Recurrence::read(&keys)?,
+            latent,
             norm_eps: keys.norm_epsilon()?,
             context_length: match ropes.first().map(|rope| &rope.scaling) {
                 // The stretched context.
@@ -274,6 +265,7 @@ impl Config {
                 config.vocab_size
             );
         }
+        config.check_latents()?;
         config.check_tensors(tensors, &by_name)?;
         Ok(config)
     }
@@ -285,9 +277,19 @@ impl Config {
         (0..layers).flat_map(move |_| lens.clone())
     }
 
-    /// The layers that keep keys and values, in the order of `LayerConfig::attention`.
-    pub fn layers_with_kv(&self) -> impl Iterator<Item = &LayerConfig> {
+    /// The layers that keep something of each position, in the order of `LayerConfig::attention`.
+    pub fn layers_with_cache(&self) -> impl Iterator<Item = &LayerConfig> {
         self.layers.iter().filter(|layer| layer.attention.is_some() && !layer.reuses_kv)
+    }
+
+    /// Those that keep keys and values.
+    pub fn layers_with_kv(&self) -> impl Iterator<Item = &LayerConfig> {
+        self.layers_with_cache().filter(|_| self.latent.is_none())
+    }
+
+    /// Those that keep latents.
+    pub fn layers_with_latents(&self) -> impl Iterator<Item = &LayerConfig> {
+        self.layers_with_cache().filter(|_| self.latent.is_some())
     }
 
     /// The length of all queries of a token.
@@ -326,6 +328,28 @@ impl Config {
         Ok(())
     }
 
+    /// Refuses what attention over latents does not compute.
+    fn check_latents(&self) -> Result<()> {
+        if self.latent.is_none() {
+            return Ok(());
+        }
+        let switched_on = [
+            ("layers without rope", self.layers.iter().any(|layer| layer.rope != Some(0))),
+            ("a soft cap of attention", self.attention_softcap.is_some()),
+            ("a clamp of attention", self.attention_clamp.is_some()),
+            ("queries that are scaled by their position", self.attention_temperature.is_some()),
+            ("ALiBi", self.alibi.is_some()),
+        ];
+        match switched_on.iter().find(|(_, is_on)| *is_on) {
+            Some((what, _)) => bail!(
+                UnsupportedArchitecture,
+                "{} with {what}: not supported together with attention over latents",
+                self.arch.name
+            ),
+            None => Ok(()),
+        }
+    }
+
     fn check_tensors(&self, tensors: &[TensorInfo], by_name: &BTreeMap<&str, &TensorInfo>) -> Result<()> {
         let expected = expected_tensors(self);
         for wanted in &expected {
@@ -343,6 +367,7 @@ impl Config {
                 Need::Required => true,
                 Need::Optional => false,
                 Need::Unless(other) => !by_name.contains_key(wanted.beside(other).as_str()),
+                Need::Beside(other) => by_name.contains_key(wanted.beside(other).as_str()),
             };
             if is_needed && found.is_none() {
                 bail!(
@@ -353,6 +378,9 @@ impl Config {
                     self.arch.name,
                     self.n_layers
                 );
+            }
+            if let (Need::Beside(other), false, Some(_)) = (wanted.need, is_needed, found) {
+                bail!(MissingTensor, "the file has {:?} and no {:?}", wanted.name, wanted.beside(other));
             }
             if let (Need::Unless(other), false, Some(_)) = (wanted.need, is_needed, found) {
                 bail!(
@@ -377,35 +405,4 @@ impl Config {
             ),
         }
     }
-}
-
-fn experts(keys: &Keys, n_ff: usize, tensors: &BTreeMap<&str, &TensorInfo>) -> Result<Option<Experts>> {
-    let count = keys.dim_or_zero("expert_count", MAX_EXPERTS)?.unwrap_or(0);
-    if count == 0 {
-        return Ok(None);
-    }
-    if keys.arch.experts.is_empty() {
-        bail!(
-            UnsupportedArchitecture,
-            "{} is {count}: {} with a mixture of experts is not supported",
-            keys.name("expert_count"),
-            keys.arch.name
-        );
-    }
-    let used = keys.dim("expert_used_count", MAX_EXPERTS)?;
-    if used == 0 || used > count {
-        bail!(InvalidMetadata, "{} is {used}, wanted 1 to {count}", keys.name("expert_used_count"));
-    }
-    Ok(Some(Experts {
-        count,
-        used,
-        n_ff: keys.dim_or_zero("expert_feed_forward_length", MAX_WIDTH)?.filter(|&n_ff| n_ff > 0).unwrap_or(n_ff),
-        shared_n_ff: shared_n_ff(keys, tensors)?,
-        gating: keys.gating()?,
-        normalize: keys
-            .metadata
-            .optional_bool(&keys.name("expert_weights_norm"))?
-            .unwrap_or(keys.arch.normalizes_experts),
-        scale: keys.number("expert_weights_scale")?.filter(|&scale| scale != 0.0).unwrap_or(1.0),
-    }))
 }

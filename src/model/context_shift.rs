@@ -46,7 +46,7 @@ impl Transformer {
         self.check_shift()?;
         let config = self.config();
         states.shift(self.context(), shift, &|index| {
-            let Some(layer) = config.layers_with_kv().nth(index) else {
+            let Some(layer) = config.layers_with_cache().nth(index) else {
                 bail!(Internal, "the model has no layer {index}")
             };
             // The fused ops store each pair that rope rotates side by side.

@@ -68,7 +68,8 @@ impl Fused {
                 && has_feed_forward_norm
                 && !of_experts("ffn_down_shexp.weight")
                 && !of_experts("ffn_gate_inp.bias"));
-        let attention_fits = config.attention_clamp.is_none()
+        let attention_fits = config.latent.is_none()
+            && config.attention_clamp.is_none()
             && config.attention_temperature.is_none()
             && config.alibi.is_none()
             && !has_one("attn_sinks.weight")

@@ -17,8 +17,15 @@ pub(super) struct HeadDims {
     pub windowed: usize,
 }
 
+impl HeadDims {
+    /// The same length in all layers.
+    pub fn of_all(length: usize) -> Self {
+        Self { full: length, windowed: length }
+    }
+}
+
 /// Far above any model; a file with more is damaged.
-const MAX_HEAD_DIM: usize = 4096;
+pub(super) const MAX_HEAD_DIM: usize = 4096;
 
 pub(super) struct Keys<'m> {
     pub metadata: &'m Metadata,
@@ -178,7 +185,7 @@ impl Keys<'_> {
     }
 
     /// The factors of embedding, residuals and logits.
-    pub fn scales(&self, n_embd: usize) -> Result<[f32; 3]> {
+    pub fn scales(&self, n_embd: usize, n_layers: usize) -> Result<[f32; 3]> {
         if self.arch.has_multipliers {
             let read = |key: &str| Ok::<_, Error>(self.positive(key)?.unwrap_or(1.0));
             return Ok([read("embedding_scale")?, 1.0, read("logit_scale")?]);
@@ -188,8 +195,13 @@ impl Keys<'_> {
             let embedding = if self.arch.scales_embedding { (n_embd as f32).sqrt() } else { 1.0 };
             return Ok([embedding, 1.0, logits.unwrap_or(1.0)]);
         }
-        let read = |key: &str| Ok::<_, Error>(self.positive_or_none(key)?.unwrap_or(1.0));
-        Ok([read("embedding_scale")?, read("residual_scale")?, 1.0 / read("logit_scale")?])
+        let [embedding, residual, logits] = match self.arch.default_scales {
+            Some([embedding, depth, width]) => [embedding, depth / (n_layers as f32).sqrt(), n_embd as f32 / width],
+            None => [1.0; 3],
+        };
+        let read = |key: &str, default: f32| Ok::<_, Error>(self.positive_or_none(key)?.unwrap_or(default));
+        let logits = read("logit_scale", logits)?;
+        Ok([read("embedding_scale", embedding)?, read("residual_scale", residual)?, 1.0 / logits])
     }
 
     /// How queries are scaled by their position. llama.cpp's files have both keys.
@@ -319,9 +331,13 @@ impl Keys<'_> {
             Some("dynamic") => RopeScaling::Dynamic { factor: needed_factor()?, original: original(trained)? },
             Some("yarn") => {
                 let log_multiplier = self.number("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0);
-                self.refuse_number("rope.scaling.yarn_log_multiplier", "YaRN with a multiplier of its own", |v| {
-                    v != 0.0 && v != 1.0
-                })?;
+                if !self.arch.has_latents {
+                    self.refuse_number("rope.scaling.yarn_log_multiplier", "YaRN with a multiplier of its own", |v| {
+                        v != 0.0 && v != 1.0
+                    })?;
+                }
+                // With a multiplier of one, the scales of all dimensions and of the scores cancel out (DeepSeek-V2, Ministral 3).
+                let cancels = log_multiplier == 1.0 || (self.arch.has_latents && log_multiplier != 0.0);
                 self.refuse_number("rope.scaling.yarn_ext_factor", "YaRN in part", |v| v != 1.0 && v != -1.0)?;
                 let factor = needed_factor()?;
                 let more = self.positive_or_none("rope.scaling.yarn_attn_factor")?.unwrap_or(1.0);
@@ -335,10 +351,9 @@ impl Keys<'_> {
                         .metadata
                         .optional_bool(&self.name("rope.scaling.yarn_truncate"))?
                         .unwrap_or(self.arch.rounds_yarn),
-                    // With a multiplier of one, the scales of all dimensions and of the scores cancel out (DeepSeek-V2, Ministral 3).
                     attention_factor: attention_factor.unwrap_or(1.0)
                         * more
-                        * if log_multiplier == 1.0 { 1.0 } else { 1.0 + 0.1 * factor.ln() },
+                        * if cancels { 1.0 } else { 1.0 + 0.1 * factor.ln() },
                 }
             }
             Some(kind) => bail!(
@@ -401,7 +416,9 @@ impl Keys<'_> {
         if !self.arch.has_shared_expert() {
             self.refuse_number("expert_shared_count", "experts that all tokens use", |v| v != 0.0)?;
         }
-        self.refuse_number("expert_group_count", "experts in groups", |v| v != 0.0 && v != 1.0)?;
+        if !self.arch.groups_experts {
+            self.refuse_number("expert_group_count", "experts in groups", |v| v != 0.0 && v != 1.0)?;
+        }
         if self.arch.norms_heads_together {
             self.refuse_number("attention.clamp_kqv", "clamping after norms of heads", |v| v != 0.0)?;
         }

@@ -8,6 +8,7 @@ use super::altup::StreamsOfLayer;
 use super::attention::Attention;
 use super::config::{Config, ResidualScales};
 use super::feed_forward::{FeedForward, Inner};
+use super::latent::LatentAttention;
 use super::layer_ops::LayerOps;
 use super::mixer::RecurrentMixer;
 use super::norm::Norm;
@@ -21,6 +22,8 @@ pub(super) struct Layer {
     /// For what mixes tokens.
     attention_norm: Norm,
     pub attention: Option<Attention>,
+    /// In place of attention over keys and values.
+    latent: Option<LatentAttention>,
     recurrent: Option<RecurrentMixer>,
     /// For the result of what mixes tokens.
     post_attention_norm: Norm,
@@ -63,6 +66,7 @@ impl Layer {
         Ok(Self {
             attention_norm: norm_before("attn_norm")?,
             attention: Attention::of(context, config, weights, index)?,
+            latent: LatentAttention::of(config, weights, index)?,
             recurrent: RecurrentMixer::of(context, config, weights, index)?,
             post_attention_norm: norm_after("post_attention_norm")?,
             attention_output_norm: norm("attn_output_norm"),
@@ -121,10 +125,11 @@ impl Layer {
 
     /// x += what mixes tokens. Returns the feed-forward if it runs beside it.
     fn add_attention<O: LayerOps>(&self, ops: &O, x: &Tensor) -> Result<Option<Inner<'_, O::Inner>>> {
-        let mixes = self.attention.is_some() || self.recurrent.is_some();
+        let mixes = self.attention.is_some() || self.latent.is_some() || self.recurrent.is_some();
         let h = mixes.then(|| ops.normed(&self.attention_norm, x)).transpose()?;
-        let attended = match (&self.attention, &h) {
-            (Some(attention), Some(h)) => Some(ops.attention(attention, h)?),
+        let attended = match (&self.attention, &self.latent, &h) {
+            (Some(attention), _, Some(h)) => Some((ops.attention(attention, h)?, &attention.output)),
+            (None, Some(latent), Some(h)) => Some((ops.latent_attention(latent, h)?, &latent.output)),
             _ => None,
         };
         let mixed = match (&self.recurrent, &h) {
@@ -141,8 +146,8 @@ impl Layer {
             _ => None,
         };
         // All that reads the stream has read it.
-        if let (Some(inner), Some(attention)) = (attended, &self.attention) {
-            ops.add_product(x, inner, &attention.output, &self.post_attention_norm, self.scales.attention)?;
+        if let Some((inner, output)) = attended {
+            ops.add_product(x, inner, output, &self.post_attention_norm, self.scales.attention)?;
         }
         if let (Some(inner), Some(mixer)) = (mixed, &self.recurrent) {
             ops.add_product(x, inner, &mixer.output, &self.post_attention_norm, self.scales.recurrent)?;

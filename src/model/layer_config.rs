@@ -75,7 +75,8 @@ pub(super) fn layers(
         None => return Err(keys.missing("feed_forward_length")),
     };
     let n_kv_heads = keys.dim_of_each_layer("attention.head_count_kv", n_layers, MAX_HEADS)?;
-    let n_kv_heads = n_kv_heads.unwrap_or_else(|| vec![n_heads; n_layers]);
+    // Of latents files tell one, since all heads read the same.
+    let n_kv_heads = n_kv_heads.filter(|_| !keys.arch.has_latents).unwrap_or_else(|| vec![n_heads; n_layers]);
     let with_attention = || n_kv_heads.iter().zip(&parts).filter(|(_, layer)| layer.attention);
     if let Some((kv_heads, _)) = with_attention().find(|(kv_heads, _)| !n_heads.is_multiple_of(**kv_heads)) {
         bail!(

@@ -1,6 +1,7 @@
 //! The steps of a layer, which an op set does (`unfused.rs`, `decode.rs`, `prefill.rs`).
 
 use super::attention::Attention;
+use super::latent::LatentAttention;
 use super::linear::Linear;
 use super::mixer::RecurrentMixer;
 use super::mixture::{Combined, Mixture};
@@ -23,6 +24,11 @@ pub(super) trait LayerOps {
 
     /// The heads' sums over the values [n, n_heads · head_dim], for `output`.
     fn attention(&self, attention: &Attention, h: &Self::Normed<'_>) -> Result<Self::Inner>;
+
+    /// The same of attention over latents [n, n_heads · value], which fused ops don't compute (`Fused::takes`).
+    fn latent_attention(&self, _: &LatentAttention, _: &Self::Normed<'_>) -> Result<Self::Inner> {
+        bail!(Internal, "attention over latents by fused ops")
+    }
 
     /// The results of a recurrent layer [n, width], for `output`.
     fn recurrent(&self, mixer: &RecurrentMixer, h: &Self::Normed<'_>) -> Result<Self::Inner>;

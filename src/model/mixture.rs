@@ -2,7 +2,8 @@
 //! token, and the weighted sum of their feed-forwards is the result.
 
 use super::Weights;
-use super::config::{Config, Experts};
+use super::config::Config;
+use super::experts_config::Experts;
 use super::linear::Linear;
 use super::matrix::Matrix;
 use crate::error::{Error, Result};
@@ -83,10 +84,11 @@ impl Mixture {
         soa: bool,
         factor: f32,
     ) -> Result<Combined> {
-        let Some(Experts { count, used, gating, normalize, scale, .. }) = config.experts else {
+        let Some(Experts { count, used, gating, normalize, scale, groups, .. }) = config.experts else {
             bail!(Internal, "a layer has experts and the model none")
         };
-        let route = RouteExperts { used, gating, bias: self.correction.is_some(), normalize, scale: scale * factor };
+        let bias = self.correction.is_some();
+        let route = RouteExperts { used, gating, bias, normalize, scale: scale * factor, groups };
         let inputs: Vec<&Tensor> = [logits].into_iter().chain(&self.correction).collect();
         let routes = context.run(&route, &inputs)?; // [n, used] each
         let Ok([ids, weights]) = <[Tensor; 2]>::try_from(routes) else {

@@ -14,7 +14,7 @@ use super::norm::Norm;
 use super::per_layer::PerLayerEmbeddings;
 use super::prefill::{Precision, Prefill};
 use super::rope::{RopeTable, RopeTensor};
-use super::state::{KvCache, KvFormat, LayerStates, RecurrentLayer, RecurrentStates};
+use super::state::{KvCache, KvFormat, LatentCache, LayerStates, RecurrentLayer, RecurrentStates};
 use super::unfused::{Tokens, Unfused};
 use crate::error::Result;
 use crate::tensor::ops::{self, AddRow, Epilogue, MatVecSmallBatch, RmsNormSoa, Scale, SliceRows, Softcap};
@@ -124,7 +124,8 @@ impl Transformer {
         let further = self.recurrent.iter().map(|(_, layer)| layer.state_len());
         let recurrent: Vec<usize> = self.config.recurrent_state_lens().chain(further).collect();
         let kv = KvCache::new(&self.context, &self.config, capacity, sequences, format)?;
-        Ok(LayerStates::new(kv, RecurrentStates::new(&self.context, &recurrent, sequences)?))
+        let latents = LatentCache::new(&self.context, &self.config, capacity, sequences, format)?;
+        Ok(LayerStates::new(kv, latents, RecurrentStates::new(&self.context, &recurrent, sequences)?))
     }
 
     /// The model's dimensions and constants.

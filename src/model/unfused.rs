@@ -5,6 +5,7 @@ use super::arch::RopeKind;
 use super::attention;
 use super::config::Config;
 use super::disentangled::Disentangled;
+use super::latent::{LatentAttention, LatentPass};
 use super::layer_ops::LayerOps;
 use super::linear::Linear;
 use super::mixer::{RecurrentMixer, Step};
@@ -136,6 +137,14 @@ impl LayerOps for Unfused<'_> {
             context.run(&SigmoidGate { soa: false }, &[&a, &self.product(gate, h)?])?;
         }
         Ok(a)
+    }
+
+    fn latent_attention(&self, layer: &LatentAttention, h: &Tensor) -> Result<Tensor> {
+        let (Tokens::After { states, state }, [rope, ..]) = (&self.tokens, self.ropes) else {
+            bail!(Internal, "latents of an encoder, or without rope")
+        };
+        let Self { context, config, product, .. } = *self;
+        layer.run(&LatentPass { context, config, rope, states, state, product }, h)
     }
 
     fn recurrent(&self, mixer: &RecurrentMixer, h: &Tensor) -> Result<Tensor> {

@@ -20,23 +20,28 @@ use serde_json::{Value, json};
 const TOLERANCE: f64 = 1e-4;
 /// What runs one op at a time, since the fused ops don't compute it: gates with biases, attention and feed-forward side by side, sinks, ALiBi,
 /// clamps, queries scaled by position, norms of heads after rope or with biases before them, xIELU, experts with biases or beside one that
-/// every token uses, several residual streams.
-const UNFUSED: [&str; 23] = [
+/// every token uses, several residual streams, attention over latents.
+const UNFUSED: [&str; 29] = [
     "apertus",
     "bloom",
     "cohere",
     "cohere2",
+    "deepseek_v2",
+    "deepseek_v3",
+    "dots1",
     "ernie4_5_moe",
     "falcon",
     "falcon_groups",
     "gemma3n",
     "glm4_moe",
+    "glm4_moe_lite",
     "gpt_oss",
     "gptneox",
     "granite4_moe",
     "hunyuan_dense",
     "hunyuan_moe",
     "llama_linear",
+    "minicpm3",
     "ministral3",
     "olmo",
     "phi2",
@@ -45,6 +50,7 @@ const UNFUSED: [&str; 23] = [
     "qwen3_5_moe",
     "qwen3_next",
     "stablelm_parallel",
+    "youtu",
 ];
 /// Architectures that llama.cpp does not know.
 const NOT_IN_GGUF: [&str; 2] = ["lfm3", "opt"];
@@ -311,6 +317,8 @@ fn a_step_is_few_dispatches() {
         ("olmo3", 9, 2),
         // Six of a layer with a gated delta net, ten of one with gated attention.
         ("qwen3_5", 8, 2),
+        // One op at a time: eleven for latents, six for the feed-forward.
+        ("youtu", 17, 3),
     ];
     // Of all layers: five of one with a short convolution, seven with Mamba-2 and its norm, five and four of the parts that add to the
     // residual stream by themselves, seven and two of a Mamba mixer and a feed-forward.

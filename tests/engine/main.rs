@@ -19,6 +19,7 @@ mod gguf;
 mod hub;
 mod kv_cache;
 mod large_models;
+mod latents;
 mod logits_processor;
 mod logprobs;
 mod memory;

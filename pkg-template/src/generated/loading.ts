@@ -299,6 +299,8 @@ export interface Inspection {
   weight_bytes?: number;
   /** Bytes of the KV cache on the GPU, for `maxSequences` requests; 0 for an encoder. */
   kv_cache_bytes?: number;
+  /** Bytes of it that a token takes, in all layers; 0 for an encoder. */
+  kv_cache_bytes_per_token?: number;
   /** The adapter that a load would use, and its limits. Missing without WebGPU. */
   adapter?: AdapterLimits;
   /**

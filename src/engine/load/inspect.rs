@@ -57,6 +57,9 @@ pub struct Inspection {
     /// Bytes of the KV cache on the GPU, for `maxSequences` requests; 0 for an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_cache_bytes: Option<u64>,
+    /// Bytes of it that a token takes, in all layers; 0 for an encoder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_cache_bytes_per_token: Option<u64>,
     /// The adapter that a load would use, and its limits. Missing without WebGPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter: Option<AdapterLimits>,
@@ -126,6 +129,7 @@ pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOpti
         context_length: None,
         weight_bytes: None,
         kv_cache_bytes: None,
+        kv_cache_bytes_per_token: None,
         adapter: None,
         problem: None,
         warnings: Vec::new(),
@@ -165,5 +169,6 @@ impl Inspection {
         self.context_length = known.capacity;
         self.weight_bytes = known.weight_bytes;
         self.kv_cache_bytes = known.kv_cache_bytes;
+        self.kv_cache_bytes_per_token = known.kv_cache_bytes_per_token;
     }
 }

@@ -12,8 +12,7 @@ use crate::engine::scoring::Scoring;
 use crate::error::Result;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::config::Config;
-use crate::model::state::RecurrentStates;
-use crate::model::{Embeds, KvCache, KvFormat, Layout, Precision};
+use crate::model::{Embeds, KvFormat, LayerStates, Layout, Precision};
 use crate::tensor::Capabilities;
 use crate::text::tokenizer::Tokenizer;
 
@@ -48,6 +47,8 @@ pub(super) struct Known {
     pub capacity: Option<usize>,
     /// Bytes of the KV cache on the GPU.
     pub kv_cache_bytes: Option<u64>,
+    /// What a token more takes of it.
+    pub kv_cache_bytes_per_token: Option<u64>,
 }
 
 impl Plan {
@@ -72,9 +73,13 @@ impl Plan {
         if !(1..=MAX_SEQUENCES).contains(&max_sequences) {
             bail!(InvalidRequest, "maxSequences is {max_sequences}, wanted 1 to {MAX_SEQUENCES}");
         }
-        let (kv_bytes, kv_binding) =
-            if config.arch.is_encoder { (0, 0) } else { KvCache::needs(&config, capacity, max_sequences, kv_format) };
-        let kv_bytes = kv_bytes.saturating_add(RecurrentStates::needs(&config, max_sequences));
+        let needs = |capacity, sequences| {
+            if config.arch.is_encoder { (0, 0) } else { LayerStates::needs(&config, capacity, sequences, kv_format) }
+        };
+        let (kv_bytes, kv_binding) = needs(capacity, max_sequences);
+        // Recurrent states are the same for every length, and blocks share words.
+        const TOKENS: usize = 128;
+        known.kv_cache_bytes_per_token = Some((needs(2 * TOKENS, 1).0 - needs(TOKENS, 1).0) / TOKENS as u64);
         known.kv_cache_bytes = Some(kv_bytes);
         config.check_ropes(checkpoint, config.rope_context.unwrap_or(capacity))?;
 

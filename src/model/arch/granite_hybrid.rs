@@ -42,7 +42,7 @@ pub const GRANITE_HYBRID: Arch = Arch {
 };
 
 const fn gate_and_up(whole: &'static str, pieces: &'static [(&'static str, PieceRows)]) -> RowSplit {
-    RowSplit { whole, groups: None, pieces }
+    RowSplit { whole, groups: None, pieces, stacks: false }
 }
 
 const LAYER_KINDS: &[(&str, LayerKind)] = &[

@@ -141,6 +141,18 @@ pub enum KeyMapping {
     IntegerIf(&'static str, &'static str),
     /// The share of each layer's gates that don't count, an array. It becomes the quantiles of the normal distribution; −∞ for none.
     Quantiles(&'static str),
+    /// The sum of an integer and that of another key.
+    Sum(&'static str, &'static str),
+    /// A number divided by √ of another key's.
+    OverSqrt(&'static str, &'static str),
+    /// Another key's number divided by it.
+    Under(&'static str, &'static str),
+    /// Layers from this number on have a window, if the configuration has no kinds of layers.
+    LateWindows(&'static str),
+    /// An integer that applies only if another key has this text.
+    IntegerIfText(&'static str, &'static str, &'static str),
+    /// What a router's logits become, a text.
+    Gating(&'static str),
     /// Whether there are windows: in the layers that `layer_types` names, or in all from `max_window_layers` on.
     HasWindows(&'static str),
     /// No metadata. The least and the largest number that steps of a state space model may have; supported is only that there is no limit.

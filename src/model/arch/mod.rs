@@ -9,6 +9,8 @@ mod bert;
 mod bloom;
 mod cohere;
 mod deberta;
+mod deepseek;
+mod dots1;
 mod ernie;
 mod exaone4;
 mod falcon;
@@ -30,6 +32,7 @@ mod lfm3;
 mod llama;
 mod mamba;
 mod mamba2;
+mod minicpm3;
 mod mistral3;
 mod modern_bert;
 mod nemotron;
@@ -107,6 +110,9 @@ pub const ARCHS: &[&Arch] = &[
     &opt::OPT,
     &bloom::BLOOM,
     &falcon::FALCON,
+    &deepseek::DEEPSEEK2,
+    &minicpm3::MINICPM3,
+    &dots1::DOTS1,
     &granite::GRANITE_MOE,
     &lfm2::LFM2,
     &lfm2::LFM2_MOE,
@@ -172,6 +178,9 @@ pub struct Arch {
     pub rope_switch: bool,
     /// In models without experts, what would be the expert of all tokens is the feed-forward; folders name both alike.
     pub shared_is_dense: bool,
+    /// What these follow from if the metadata has none: the factor of the embedding, a number that √layers divides, and the width by which
+    /// logits are not divided.
+    pub default_scales: Option<[f32; 3]>,
     /// Soft caps of attention scores and of logits, if the file does not give them.
     pub default_softcaps: [Option<f32>; 2],
     /// Queries are normed over all heads together, and keys too, instead of each head by itself.
@@ -180,6 +189,10 @@ pub struct Arch {
     pub norms_heads_after_rope: bool,
     /// A layer without a norm before its feed-forward runs it beside the attention, on the same input.
     pub parallel_without_norm: bool,
+    /// Attention is over latents (`model/latent.rs`).
+    pub has_latents: bool,
+    /// Experts may be in groups, of which few are open to a token.
+    pub groups_experts: bool,
     /// Whether all layers run the feed-forward beside the attention, if the metadata does not say it (`use_parallel_residual`); `None` if it can't.
     pub parallel: Option<bool>,
     /// If some layers have a window, those without one have no rope.
@@ -395,6 +408,8 @@ pub struct RowSplit {
     pub groups: Option<&'static str>,
     /// The pieces of a group, in order, each with the tensor that it belongs to. There the first pieces of all groups come first.
     pub pieces: &'static [(&'static str, PieceRows)],
+    /// The rows of a group are a matrix of a stack.
+    pub stacks: bool,
 }
 
 /// The number of rows of a piece.
@@ -402,6 +417,8 @@ pub struct RowSplit {
 pub enum PieceRows {
     /// The value of a metadata key.
     Key(&'static str),
+    /// The value of a metadata key less that of another.
+    Difference(&'static str, &'static str),
     /// An equal share of what the others leave.
     Share,
 }
@@ -451,10 +468,13 @@ impl Arch {
         has_multipliers: false,
         rope_switch: false,
         shared_is_dense: false,
+        default_scales: None,
         default_softcaps: [None, None],
         norms_heads_together: false,
         norms_heads_after_rope: false,
         parallel_without_norm: false,
+        has_latents: false,
+        groups_experts: false,
         parallel: None,
         rope_with_window_only: false,
         multiplies_logits: false,

@@ -93,6 +93,7 @@ const GATED_QUERIES: RowSplit = RowSplit {
     whole: "attn_q",
     groups: Some("attention.head_count"),
     pieces: &[("attn_q", PieceRows::Share), ("attn_gate", PieceRows::Share)],
+    stacks: false,
 };
 
 /// For each head of keys: its query, its key, then values and gates of the heads that share it.
@@ -105,6 +106,7 @@ const JOINED_DELTA_INPUTS: RowSplit = RowSplit {
         ("ssm_qkv", PieceRows::Share),
         ("ssm_gate", PieceRows::Share),
     ],
+    stacks: false,
 };
 
 /// For each head of keys: β, then α, of the heads that share it.
@@ -112,6 +114,7 @@ const JOINED_DELTA_RATES: RowSplit = RowSplit {
     whole: "ssm_ba",
     groups: Some("ssm.group_count"),
     pieces: &[("ssm_beta", PieceRows::Share), ("ssm_alpha", PieceRows::Share)],
+    stacks: false,
 };
 
 /// `ssm_in` is of old files. In layers with attention `attn_gate` is ours.

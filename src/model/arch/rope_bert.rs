@@ -45,6 +45,7 @@ pub const GTE: Arch = Arch {
         whole: "ffn_up_gate",
         groups: None,
         pieces: &[("ffn_up", PieceRows::Share), ("ffn_gate", PieceRows::Share)],
+        stacks: false,
     }],
     classifier: Some(ClassifierHead { pooling: "cls", activation: "tanh", has_dense: true }),
     hugging_face: Some(&HuggingFace {

@@ -10,7 +10,7 @@ use Dim::{
     RecurrentInputs, RecurrentNorm, RecurrentWidth, RopePairs, SharedFeedForward, StateSize, TimeRank,
     TimeRankAndStates, TokenTypes, TwiceExpertFeedForward, TwiceFeedForward, Vocabulary,
 };
-use Need::{Optional, Required, Unless};
+use Need::{Beside, Optional, Required, Unless};
 
 /// The number of the first layer after a pooling, as llama.cpp counts the steps of a model.
 pub(in crate::model) const FIRST_DENSE: usize = 2;
@@ -34,6 +34,8 @@ pub enum Need {
     Optional,
     /// Required unless the file has this other tensor, which contains it.
     Unless(&'static str),
+    /// Required if the file has this other tensor, and refused if not.
+    Beside(&'static str),
 }
 
 /// A dimension of a tensor, as the configuration of the model gives it.
@@ -111,6 +113,18 @@ pub enum Dim {
     StreamsSquared,
     /// Between the factors of a learned residual.
     LaurelRank,
+    /// The length of a latent.
+    LatentRank,
+    /// A latent, and the part of the key for rope.
+    LatentRow,
+    /// The part of a head's key that follows from the latent.
+    LatentKey,
+    /// A head's value.
+    LatentValue,
+    /// The values of all heads.
+    LatentValues,
+    /// The numbers by way of which queries are made.
+    QueryRank,
     One,
 }
 
@@ -156,6 +170,12 @@ impl Dim {
             Self::StateSize => recurrence(Recurrence::state),
             Self::TimeRank => recurrence(Recurrence::rank),
             Self::TimeRankAndStates => recurrence(|recurrence| recurrence.rank() + 2 * recurrence.state()),
+            Self::LatentRank => config.latent.map_or(0, |latent| latent.rank),
+            Self::LatentRow => config.latent.map_or(0, |latent| latent.rank + latent.turned),
+            Self::LatentKey => config.latent.map_or(0, |latent| latent.plain),
+            Self::LatentValue => config.latent.map_or(0, |latent| latent.value),
+            Self::LatentValues => config.latent.map_or(0, |latent| config.n_heads * latent.value),
+            Self::QueryRank => config.latent.and_then(|latent| latent.query_rank).unwrap_or(0),
             Self::One => 1,
         };
         dim as u64
@@ -170,7 +190,11 @@ pub(super) const fn optional(name: &'static str, dims: &'static [Dim]) -> Tensor
     TensorSpec { name, dims, need: Optional }
 }
 
-const fn unless(other: &'static str, name: &'static str, dims: &'static [Dim]) -> TensorSpec {
+pub(super) const fn beside(other: &'static str, name: &'static str, dims: &'static [Dim]) -> TensorSpec {
+    TensorSpec { name, dims, need: Beside(other) }
+}
+
+pub(super) const fn unless(other: &'static str, name: &'static str, dims: &'static [Dim]) -> TensorSpec {
     TensorSpec { name, dims, need: Unless(other) }
 }
 
@@ -381,6 +405,9 @@ pub(super) const SHARED_EXPERT_GATE: &[TensorSpec] = &[required("blk.{}.ffn_gate
 
 /// What is added to a router's scores before experts are chosen by them.
 pub(super) const ROUTER_CORRECTION: &[TensorSpec] = &[required("blk.{}.exp_probs_b.bias", &[Experts])];
+
+/// The same, which a model may lack.
+pub(super) const OPTIONAL_ROUTER_CORRECTION: &[TensorSpec] = &[optional("blk.{}.exp_probs_b.bias", &[Experts])];
 
 /// A score of each head that takes its part of the softmax and has no value.
 pub(super) const SINKS: &[TensorSpec] = &[required("blk.{}.attn_sinks.weight", &[Heads])];

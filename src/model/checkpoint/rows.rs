@@ -52,21 +52,24 @@ fn pieces(arch: &Arch, metadata: &Metadata, split: &RowSplit, tensor: &TensorInf
     let groups = split.groups.map_or(Some(1), number)?;
     let divided = |all: u64, by: u64| (by > 0 && all.is_multiple_of(by)).then(|| all / by);
     let (of_group, row_bytes) = (divided(rows, groups)?, divided(whole.bytes, rows)?);
-    let mut fixed = 0u64;
-    for (_, rows) in split.pieces {
-        if let PieceRows::Key(key) = rows {
-            fixed = fixed.checked_add(number(key)?)?;
+    // None for a share.
+    let known = |rows: &PieceRows| match rows {
+        PieceRows::Key(key) => Some(number(key)),
+        PieceRows::Difference(key, less) => {
+            Some(number(key).zip(number(less)).and_then(|(all, less)| all.checked_sub(less)))
         }
+        PieceRows::Share => None,
+    };
+    let mut fixed = 0u64;
+    for rows in split.pieces.iter().filter_map(|(_, rows)| known(rows)) {
+        fixed = fixed.checked_add(rows.filter(|rows| *rows > 0)?)?;
     }
     let shares = split.pieces.iter().filter(|(_, rows)| *rows == PieceRows::Share).count() as u64;
     let share = divided(of_group.checked_sub(fixed)?, shares).filter(|share| *share > 0)?;
     let mut made: Vec<TensorInfo> = Vec::new();
     let mut first = 0;
     for (stem, rows) in split.pieces {
-        let rows = match rows {
-            PieceRows::Key(key) => number(key)?,
-            PieceRows::Share => share,
-        };
+        let rows = known(rows).unwrap_or(Some(share))?;
         let begin = whole.offset + first * row_bytes;
         first += rows;
         let pieces = (0..groups).map(|group| Part {
@@ -81,7 +84,7 @@ fn pieces(arch: &Arch, metadata: &Metadata, split: &RowSplit, tensor: &TensorInf
                 parts.extend(pieces);
             }
             _ => {
-                let dims = vec![columns, rows * groups];
+                let dims = if split.stacks { vec![columns, rows, groups] } else { vec![columns, rows * groups] };
                 let values = TensorValues::Stored { parts: pieces.collect(), transform: None };
                 made.push(TensorInfo { name, dims, ty: tensor.ty, values });
             }

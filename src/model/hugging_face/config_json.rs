@@ -58,6 +58,44 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
             Some(Json::Bool(true)) => Some((name, integers(value).ok_or_else(|| mismatch(key, value, "an integer"))?)),
             Some(other) => return Err(mismatch(condition, other, "true or false")),
         },
+        KeyMapping::Sum(other, name) => {
+            let integer = |key: &str, value: &Json| value.as_u64().ok_or_else(|| mismatch(key, value, "an integer"));
+            let Some(more) = config.get(other) else {
+                bail!(InvalidMetadata, "config.json has no key {other:?}, which this model_type needs")
+            };
+            match integer(key, value)?.checked_add(integer(other, more)?) {
+                Some(sum) => Some((name, Value::U64(sum))),
+                None => return Err(mismatch(key, value, "a smaller integer")),
+            }
+        }
+        KeyMapping::OverSqrt(other, name) | KeyMapping::Under(other, name) => {
+            let Some(more) = config.get(other) else {
+                bail!(InvalidMetadata, "config.json has no key {other:?}, which this model_type needs")
+            };
+            let (own, more) = (float(key, value)?, float(other, more)?);
+            let result = if matches!(mapping, KeyMapping::Under(..)) { more / own } else { own / more.sqrt() };
+            if !(own > 0.0 && more > 0.0 && result.is_finite()) {
+                return Err(mismatch(key, value, "a number above 0"));
+            }
+            Some((name, Value::F64(result)))
+        }
+        KeyMapping::LateWindows(_) if config.get("layer_types").is_some_and(|types| !types.is_null()) => None,
+        KeyMapping::LateWindows(name) => Some((name, late_windows(key, config)?)),
+        KeyMapping::IntegerIfText(condition, text, name) => match config.get(condition).and_then(Json::as_str) {
+            Some(found) if found == text => {
+                Some((name, integers(value).ok_or_else(|| mismatch(key, value, "an integer"))?))
+            }
+            _ => None,
+        },
+        KeyMapping::Gating(name) => match value.as_str() {
+            Some("softmax") => Some((name, Value::U64(1))),
+            Some("sigmoid") => Some((name, Value::U64(2))),
+            _ => bail!(
+                UnsupportedArchitecture,
+                "config.json has {key:?}: {}; supported are \"softmax\" and \"sigmoid\"",
+                shortened(value)
+            ),
+        },
         KeyMapping::HasWindows(name) => match (value.as_bool(), config.get("layer_types")) {
             (None, _) => return Err(mismatch(key, value, "true or false")),
             (Some(false), _) => None,
@@ -65,10 +103,7 @@ pub(super) fn translate(key: &ConfigKey, config: &Map<String, Json>) -> Result<O
                 bail!(InvalidMetadata, "config.json has {key:?}: true and no key \"sliding_window\"")
             }
             (Some(true), Some(types @ Json::Array(_))) => Some((name, windows("layer_types", types, &[])?)),
-            (Some(true), _) => {
-                let (first, layers) = (count(config, "max_window_layers")?, count(config, "num_hidden_layers")?);
-                Some((name, Value::Array(Array::Bool((0..layers).map(|layer| layer >= first).collect()))))
-            }
+            (Some(true), _) => Some((name, late_windows("max_window_layers", config)?)),
         },
         KeyMapping::Quantiles(name) => {
             let Json::Array(shares) = value else { return Err(mismatch(key, value, "an array of numbers")) };
@@ -178,6 +213,12 @@ fn attention_period(key: &str, value: &Json, config: &Map<String, Json>) -> Resu
 }
 
 /// A number of layers.
+/// The layers from the number of a key on have a window.
+fn late_windows(key: &str, config: &Map<String, Json>) -> Result<Value> {
+    let (first, layers) = (count(config, key)?, count(config, "num_hidden_layers")?);
+    Ok(Value::Array(Array::Bool((0..layers).map(|layer| layer >= first).collect())))
+}
+
 fn count(config: &Map<String, Json>, key: &str) -> Result<u64> {
     match config.get(key).map(|value| (value, value.as_u64())) {
         Some((_, Some(count))) if count <= MAX_LAYERS => Ok(count),

@@ -78,6 +78,7 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
             add(&mut metadata, &format!("{}.{name}", arch.name), value);
         }
     }
+    // A key of the configuration may have said it already.
     let interleaved = super::gguf::Value::Bool(hf.rope == RopeKind::Interleaved);
     add(&mut metadata, &format!("{}.rope.interleaved", arch.name), interleaved);
     let rope = by_kind.map_or_else(|| rope::translate(config, hf), Ok)?;

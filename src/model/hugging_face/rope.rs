@@ -39,11 +39,19 @@ pub(super) fn translate(config: &Config, hf: &HuggingFace) -> Result<Rope> {
     let scaling = by_layer("full_attention").or(parameters).or(object("rope_scaling")?);
     let number = |key: &str| number_of(scaling, config, key);
 
-    let head_dim = match (number("head_dim")?, number("hidden_size")?, number("num_attention_heads")?) {
+    // Where attention is over latents, rope has a part of the head by itself.
+    let (turned, plain) = (number("qk_rope_head_dim")?, number("qk_nope_head_dim")?);
+    let head_dim = match (turned.or(number("head_dim")?), number("hidden_size")?, number("num_attention_heads")?) {
         (Some(head_dim), ..) => head_dim,
         (None, Some(width), Some(heads)) if heads >= 1.0 => (width / heads).floor(),
         _ => return Ok(rope), // no decoder; what it needs is asked for elsewhere
     };
+    if let (Some(_), Some(part)) = (turned, number("partial_rotary_factor")?.filter(|part| *part != 1.0)) {
+        bail!(
+            UnsupportedArchitecture,
+            "config.json has partial_rotary_factor: {part} and qk_rope_head_dim: rope on a part of that is not supported"
+        );
+    }
     let rotated = if hf.partial_rope { number("partial_rotary_factor")? } else { None };
     let rope_dim = match rotated {
         Some(factor) if factor > 0.0 && factor <= 1.0 => (head_dim * factor).floor(),
@@ -167,6 +175,14 @@ pub(super) fn translate(config: &Config, hf: &HuggingFace) -> Result<Rope> {
                 }
             }
         }
+    }
+    if let (Some(turned), Some(plain), true) = (turned, plain, kind != "default") {
+        // Whatever the kind, since attention over latents takes it so.
+        let multiplier = match number("mscale_all_dim")?.filter(|weight| *weight != 0.0) {
+            Some(weight) => 1.0 + 0.1 * weight * needed("factor")?.max(1.0).ln(),
+            None => 1.0,
+        };
+        rope.metadata.push(("attention.scale", Value::F64(multiplier * multiplier / (turned + plain).sqrt())));
     }
     Ok(rope)
 }

@@ -38,7 +38,12 @@ impl KvFormat {
         }
     }
 
-    fn dtype(self) -> DType {
+    /// How many positions a sequence has that is to have room for `capacity` tokens.
+    pub(super) fn capacity(self, capacity: usize, sequences: usize) -> usize {
+        if sequences == 1 { capacity } else { capacity.next_multiple_of(self.aligned_positions()) }
+    }
+
+    pub(super) fn dtype(self) -> DType {
         match self {
             Self::F16 => DType::F16,
             Self::F32 => DType::F32,
@@ -77,7 +82,7 @@ impl KvCache {
                 Ok((context.lasting(desc, "k_cache")?, context.lasting(desc, "v_cache")?))
             })
             .collect::<Result<_>>()?;
-        let capacity = Self::aligned(capacity, sequences, format);
+        let capacity = format.capacity(capacity, sequences);
         let head_dims = config.layers_with_kv().map(|layer| layer.head_dim).collect();
         Ok(Self { layers, capacity, head_dims, dtype: format.dtype(), part_of: None })
     }
@@ -96,17 +101,12 @@ impl KvCache {
     /// The shape of a layer's keys or values.
     fn desc(layer: &LayerConfig, capacity: usize, sequences: usize, format: KvFormat) -> Desc {
         let columns = cache_columns(format.dtype(), layer.n_kv_heads, layer.head_dim);
-        let capacity = Self::aligned(capacity, sequences, format);
+        let capacity = format.capacity(capacity, sequences);
         let shape = match sequences {
             1 => Shape::from([capacity, columns]),
             _ => Shape::from([sequences, capacity, columns]),
         };
         Desc { shape, dtype: format.dtype() }
-    }
-
-    /// How many tokens fit.
-    fn aligned(capacity: usize, sequences: usize, format: KvFormat) -> usize {
-        if sequences == 1 { capacity } else { capacity.next_multiple_of(format.aligned_positions()) }
     }
 
     /// The bytes of a cache, and the bytes of its largest binding.

@@ -1,32 +1,49 @@
 //! The states of all layers, of one sequence or several: what passes read and write.
 
 use std::ops::Range;
+use std::rc::Rc;
 
-use super::{KeyRope, KvCache, RecurrentStates, SequenceState, Shift};
+use super::{KeyRope, KvCache, KvFormat, LatentCache, RecurrentStates, SequenceState, Shift};
 use crate::error::Result;
+use crate::model::config::Config;
 use crate::tensor::{Context, Tensor};
 
 /// Cloning clones the handle.
 #[derive(Clone)]
 pub struct LayerStates {
     kv: KvCache,
+    latents: Rc<LatentCache>,
     recurrent: RecurrentStates,
 }
 
 impl LayerStates {
-    /// Both must be of the same sequences.
-    pub fn new(kv: KvCache, recurrent: RecurrentStates) -> Self {
-        Self { kv, recurrent }
+    /// All must be of the same sequences.
+    pub fn new(kv: KvCache, latents: LatentCache, recurrent: RecurrentStates) -> Self {
+        Self { kv, latents: Rc::new(latents), recurrent }
+    }
+
+    /// The bytes of a model's states without checkpoints, and the bytes of their largest binding.
+    pub fn needs(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (u64, u64) {
+        let (kv, kv_binding) = KvCache::needs(config, capacity, sequences, format);
+        let (latents, latent_binding) = LatentCache::needs(config, capacity, sequences, format);
+        let recurrent = RecurrentStates::needs(config, sequences);
+        (kv.saturating_add(latents).saturating_add(recurrent), kv_binding.max(latent_binding))
     }
 
     /// The part of one sequence, in the same memory.
     pub fn sequence(&self, index: usize) -> Result<Self> {
-        Ok(Self { kv: self.kv.sequence(index)?, recurrent: self.recurrent.sequence(index)? })
+        let latents = Rc::new(self.latents.sequence(index)?);
+        Ok(Self { kv: self.kv.sequence(index)?, latents, recurrent: self.recurrent.sequence(index)? })
     }
 
     /// Keys and values.
     pub fn kv(&self) -> &KvCache {
         &self.kv
+    }
+
+    /// The latents of layers that have no keys and values.
+    pub fn latents(&self) -> &LatentCache {
+        &self.latents
     }
 
     /// The states of recurrent layers.
@@ -36,7 +53,7 @@ impl LayerStates {
 
     /// Bytes on the GPU, without checkpoints.
     pub fn bytes(&self) -> u64 {
-        self.kv.bytes() + self.recurrent.bytes()
+        self.kv.bytes() + self.latents.bytes() + self.recurrent.bytes()
     }
 
     /// How many tokens fit into a sequence.
@@ -44,8 +61,8 @@ impl LayerStates {
         self.kv.capacity()
     }
 
-    fn each(&self) -> [&dyn SequenceState; 2] {
-        [&self.kv, &self.recurrent]
+    fn each(&self) -> [&dyn SequenceState; 3] {
+        [&self.kv, &*self.latents, &self.recurrent]
     }
 }
 
@@ -66,7 +83,7 @@ impl SequenceState for LayerStates {
     }
 
     fn checkpoints(&self) -> Option<Vec<usize>> {
-        // Keys and values are recoverable at every length.
+        // Keys, values and latents are recoverable at every length.
         self.recurrent.checkpoints()
     }
 
@@ -103,7 +120,7 @@ impl SequenceState for LayerStates {
     }
 
     fn load(&self, context: &Context, length: usize, snapshot: &[Tensor]) -> Result<()> {
-        // Keys and values have only positions, and no snapshot.
+        // The others have only positions, and no snapshot.
         self.recurrent.load(context, length, snapshot)
     }
 }

@@ -1,7 +1,8 @@
-//! What the layers keep of the tokens that they have seen, as one trait: keys and values (`kv_cache.rs`), which have a part for each
-//! position, and recurrent states (`recurrent.rs`), whose size does not depend on the number of tokens.
+//! What the layers keep of the tokens that they have seen, as one trait: keys and values (`kv_cache.rs`) and latents (`latents.rs`), which have
+//! a part for each position, and recurrent states (`recurrent.rs`), whose size does not depend on the number of tokens.
 
 mod kv_cache;
+mod latents;
 mod layers;
 mod recurrent;
 mod saved;
@@ -9,6 +10,7 @@ mod saved;
 use std::ops::Range;
 
 pub use kv_cache::{KvCache, KvFormat};
+pub use latents::LatentCache;
 pub use layers::LayerStates;
 pub use recurrent::{RecurrentLayer, RecurrentStates};
 pub use saved::{restore, save};

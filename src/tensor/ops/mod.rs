@@ -89,6 +89,11 @@ ops! {
         index_select: IndexSelect,
         scatter_add: ScatterAdd,
     }
+    latent () {
+        head_products: HeadProducts,
+        latent_append: LatentAppend,
+        latent_attention: LatentAttention,
+    }
     norms (row_norm) {
         gated_norm: GatedNorm,
         layer_norm: LayerNorm,
@@ -162,7 +167,7 @@ pub use elementwise::binary::BinaryKind;
 pub(crate) use elementwise::random::PCG3D;
 pub use elementwise::random::pcg3d;
 pub use elementwise::unary::UnaryKind;
-pub use experts::route_experts::Gating;
+pub use experts::route_experts::{ExpertGroups, Gating};
 pub use indexing::scatter_add::ScatterKind;
 pub use norms::row_norm::RowNorm;
 pub use products::epilogue::Epilogue;

@@ -18,16 +18,34 @@ fn key(index: u32) -> f32 {
     return scaled_number(k_cache[vector_word(index / 4u)], k_cache[scales_word(index / 4u)], index);
 }
 
+#ifndef LATENT
 fn value(index: u32) -> f32 {
     return scaled_number(v_cache[vector_word(index / 4u)], v_cache[scales_word(index / 4u)], index);
 }
+#endif
 #else
 fn key(index: u32) -> f32 {
     return cached_number(k_cache[cached_word(index)], index);
 }
 
+#ifndef LATENT
 fn value(index: u32) -> f32 {
     return cached_number(v_cache[cached_word(index)], index);
+}
+#endif
+#endif
+
+#ifdef LATENT
+fn value_dim() -> u32 {
+    return params.rank;
+}
+
+fn value(index: u32) -> f32 {
+    return key(index + params.head_dim - params.rank);
+}
+#else
+fn value_dim() -> u32 {
+    return params.head_dim;
 }
 #endif
 
@@ -114,7 +132,7 @@ fn attend(item: u32, first_row: u32, begin: u32, end: u32, local: u32) -> Attend
         total = total * keep + weights.x + weights.y + weights.z + weights.w;
         for (var i = 0u; i < DIMS_PER_LANE; i++) {
             let d = local + i * LANES;
-            if d < params.head_dim {
+            if d < value_dim() {
                 let values = vec4<f32>(value(at0 + d), value(at1 + d), value(at2 + d), value(at3 + d));
                 sums[i] = sums[i] * keep + dot(weights, values);
             }

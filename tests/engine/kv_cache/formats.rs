@@ -22,7 +22,7 @@ fn logits_stay_near_those_of_f32() {
     let ids = prompt(45);
     for model in models() {
         let exact = Loaded::new(&contexts[0].1, &model, true, KvFormat::F32, 48, None);
-        if exact.transformer.config().layers_with_kv().next().is_none() {
+        if exact.transformer.config().layers_with_cache().next().is_none() {
             continue;
         }
         let wanted = exact.forward(&ids, 0);

@@ -6,6 +6,9 @@ use rillm::model::state::Shift;
 
 use super::{Loaded, NOT_SHIFTED, adapter, models, prompt, worst_row};
 
+/// Models with attention over latents.
+const LATENTS: [&str; 5] = ["deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3", "youtu"];
+
 /// What a token makes of a context whose first tokens were dropped is what it makes of the whole context where it sees no more than
 /// the tokens that are left: rope says how far apart tokens stand and nothing of where. So a window, which the kernels of attention
 /// know of, is the reference for keys that were turned.
@@ -38,8 +41,10 @@ fn shifted_keys_are_those_of_the_new_positions() {
                 println!("{model}, joined {joined}, {dropped} dropped: {error:.1e}");
                 assert!(error < 1e-5, "{model}, joined {joined}, {dropped} dropped: {error:.2e}");
             }
-            // Turned keys are rounded again.
-            for (format, most) in [(KvFormat::F16, 2e-3), (KvFormat::Q8_0, 2e-2)] {
+            // Turned keys are rounded again, which costs about half of what it costs to round once. A latent is key and value of all heads, so
+            // that rounding it once costs 2e-2 where it costs 8e-3 with keys and values apart (medians over 24 prompts).
+            let most_of_blocks = if LATENTS.contains(&model.as_str()) { 5e-2 } else { 2e-2 };
+            for (format, most) in [(KvFormat::F16, 2e-3), (KvFormat::Q8_0, most_of_blocks)] {
                 let error = a_shift_is_a_window(&model, joined, format, 7);
                 println!("{model}, joined {joined}, {format:?}: {error:.1e}");
                 assert!(error < most, "{model}, joined {joined}, {format:?}: {error:.2e}");

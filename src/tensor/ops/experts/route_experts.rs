@@ -22,8 +22,20 @@ pub enum Gating {
     },
 }
 
+/// Experts in groups of neighbours, of which only the best are open to a token (DeepSeek-AI 2024, "DeepSeek-V2" and "DeepSeek-V3").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertGroups {
+    /// The number of groups; a divisor of the number of experts.
+    pub count: usize,
+    /// Groups that are open to a token.
+    pub used: usize,
+    /// A group counts by the sum of its two best experts, rather than by its best.
+    pub by_two: bool,
+}
+
 /// Inputs: router logits [tokens, experts] and, if there is one, a bias [experts], by which experts are chosen and not weighted. Outputs: ids
 /// [tokens, used] u32, the most probable first, and among equals the smaller number first, and their weights [tokens, used].
+#[derive(Clone, Copy, Debug)]
 pub struct RouteExperts {
     /// Experts of a token.
     pub used: usize,
@@ -35,6 +47,19 @@ pub struct RouteExperts {
     pub normalize: bool,
     /// The factor of the weights.
     pub scale: f32,
+    /// Some if experts are in groups.
+    pub groups: Option<ExpertGroups>,
+}
+
+impl ExpertGroups {
+    /// Whether a token finds so many experts in its groups.
+    pub fn fits(&self, experts: usize, used: usize) -> bool {
+        self.count > 0
+            && experts.is_multiple_of(self.count)
+            && (1..=self.count).contains(&self.used)
+            && used <= self.used * (experts / self.count)
+            && (!self.by_two || experts / self.count >= 2)
+    }
 }
 
 impl RouteExperts {
@@ -53,6 +78,11 @@ impl Op for RouteExperts {
         let (tokens, experts) = inputs[0].shape.matrix()?;
         if self.bias && (inputs[1].shape.dims() != [experts] || matches!(self.gating, Gating::Sparse { .. })) {
             bail!(ShapeMismatch, "route_experts: a bias {} for {experts} experts, {:?}", inputs[1].shape, self.gating);
+        }
+        if let Some(groups) = self.groups
+            && (!groups.fits(experts, self.used) || matches!(self.gating, Gating::Sparse { .. }))
+        {
+            bail!(ShapeMismatch, "route_experts: {} of {experts} experts, {:?}, {groups:?}", self.used, self.gating);
         }
         if self.used == 0 || self.used > experts || experts > Self::MAX_EXPERTS {
             bail!(
@@ -73,6 +103,16 @@ impl Op for RouteExperts {
         }
         if self.bias {
             defines.push(("BIASED", Define::Flag));
+        }
+        if self.bias || self.groups.is_some() {
+            defines.push(("KEYED", Define::Flag));
+        }
+        if let Some(ExpertGroups { count, used, by_two }) = self.groups {
+            defines.push(("GROUPS", Define::U32(count as u32)));
+            defines.push(("GROUPS_USED", Define::U32(used as u32)));
+            if by_two {
+                defines.push(("BY_TWO", Define::Flag));
+            }
         }
         let mut jitter_of = 0.0;
         match self.gating {
@@ -109,8 +149,23 @@ impl Reference for RouteExperts {
                 Gating::Sigmoid => 1.0 / (1.0 + (-logits[expert]).exp()),
                 _ => (logits[expert] - largest).exp() / all,
             };
-            let key = |expert: usize| if self.bias { score(expert) + bias[expert] } else { logits[expert] };
+            let key = |expert: usize| match self.groups {
+                _ if self.bias => score(expert) + bias[expert],
+                Some(_) => score(expert),
+                None => logits[expert],
+            };
             let mut order: Vec<usize> = (0..experts).collect();
+            if let Some(groups) = self.groups {
+                let of_group = experts / groups.count;
+                let group_key = |group: usize| {
+                    let mut keys: Vec<f64> = (group * of_group..(group + 1) * of_group).map(key).collect();
+                    keys.sort_by(|a, b| b.total_cmp(a));
+                    keys.iter().take(if groups.by_two { 2 } else { 1 }).sum::<f64>()
+                };
+                let mut best: Vec<usize> = (0..groups.count).collect();
+                best.sort_by(|a, b| group_key(*b).total_cmp(&group_key(*a)).then(a.cmp(b)));
+                order.retain(|expert| best[..groups.used].contains(&(expert / of_group)));
+            }
             order.sort_by(|a, b| key(*b).total_cmp(&key(*a)).then(a.cmp(b)));
             let chosen = &order[..self.used];
             let total: f64 = if self.normalize { chosen.iter().map(|expert| score(*expert)).sum() } else { 1.0 };
@@ -145,24 +200,39 @@ pub fn cases() -> Vec<Case> {
                 rng.tensor(&[tokens, experts]).to_f32().unwrap_or_default().iter().map(|x| x * 6.0).collect();
             let logits = HostTensor::f32(&[tokens, experts], &sharp);
             let scale = if tokens == 3 { 2.5 } else { 1.0 };
-            let op = RouteExperts { used, gating: Gating::Softmax, bias: false, normalize, scale };
+            let op = RouteExperts { used, gating: Gating::Softmax, bias: false, normalize, scale, groups: None };
             cases.push(Case::new(op, vec![logits.clone()], 1e-5));
             // Each expert's number apart from the others by more than rounding, so that both choose the same.
             let bias: Vec<f32> = (0..experts).map(|expert| (expert * 7 % experts) as f32).collect();
             let bias = HostTensor::f32(&[experts], &bias);
             for gating in [Gating::Softmax, Gating::Sigmoid] {
-                let op = RouteExperts { used, gating, bias: true, normalize, scale };
+                let op = RouteExperts { used, gating, bias: true, normalize, scale, groups: None };
                 cases.push(Case::new(op, vec![logits.clone(), bias.clone()], 1e-5));
             }
             if used == 2 || !normalize {
                 let gating = if used == 2 { Gating::Sparse { jitter: 0.2 } } else { Gating::Sigmoid };
-                let op = RouteExperts { used: used.min(60), gating, bias: false, normalize, scale };
+                let op = RouteExperts { used: used.min(60), gating, bias: false, normalize, scale, groups: None };
                 cases.push(Case::new(op, vec![logits], 1e-5));
             }
         }
     }
+    // In groups, by their best expert or by two.
+    for (tokens, experts, used, count, open) in
+        [(3, 8, 3, 4, 2), (1, 12, 2, 2, 1), (2, 256, 8, 8, 4), (1, 160, 6, 8, 3)]
+    {
+        let logits = rng.tensor(&[tokens, experts]);
+        let bias = HostTensor::f32(&[experts], &rng.tensor(&[experts]).to_f32().unwrap_or_default());
+        for (gating, by_two) in [(Gating::Softmax, false), (Gating::Sigmoid, true), (Gating::Sigmoid, false)] {
+            for biased in [false, true] {
+                let groups = Some(ExpertGroups { count, used: open, by_two });
+                let op = RouteExperts { used, gating, bias: biased, normalize: by_two, scale: 2.5, groups };
+                let inputs = [logits.clone(), bias.clone()];
+                cases.push(Case::new(op, inputs[..1 + usize::from(biased)].to_vec(), 1e-5));
+            }
+        }
+    }
     // Equals.
-    let op = RouteExperts { used: 3, gating: Gating::Softmax, bias: false, normalize: true, scale: 1.0 };
+    let op = RouteExperts { used: 3, gating: Gating::Softmax, bias: false, normalize: true, scale: 1.0, groups: None };
     cases.push(Case::new(op, vec![HostTensor::f32(&[1, 5], &[1.0, 2.0, 1.0, 2.0, 1.0])], 1e-5));
     cases
 }

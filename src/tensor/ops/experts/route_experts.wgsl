@@ -13,16 +13,38 @@ struct Params { tokens: u32, scale: f32, jitter: f32 }
 @group(0) @binding(20) var<uniform> params: Params;
 
 var<workgroup> all: array<f32, EXPERTS>;
-#ifdef BIASED
+#ifdef KEYED
 // What experts are chosen by.
 var<workgroup> keys: array<f32, EXPERTS>;
+#endif
+#ifdef GROUPS
+var<workgroup> group_keys: array<f32, GROUPS>;
+
+const OF_GROUP = EXPERTS / GROUPS;
+// Less than every key of an expert that is open to the token.
+const LOWEST = -3.0e38;
+
+fn group_key(group: u32) -> f32 {
+    var best = LOWEST;
+    var second = LOWEST;
+    for (var i = 0u; i < OF_GROUP; i++) {
+        let key = keys[group * OF_GROUP + i];
+        second = max(second, min(best, key));
+        best = max(best, key);
+    }
+#ifdef BY_TWO
+    return best + second;
+#else
+    return best;
+#endif
+}
 #endif
 // The logits of the chosen, and which they are.
 var<workgroup> chosen: array<f32, USED>;
 var<workgroup> chosen_ids: array<u32, USED>;
 
 fn key(expert: u32) -> f32 {
-#ifdef BIASED
+#ifdef KEYED
     return keys[expert];
 #else
     return all[expert];
@@ -62,7 +84,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         all[expert] = logits[token * EXPERTS + expert];
     }
     workgroupBarrier();
-#ifdef BIASED
+#ifdef KEYED
 #ifndef SIGMOID
     var highest = all[0];
     for (var i = 1u; i < EXPERTS; i++) {
@@ -75,12 +97,33 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 #endif
     for (var expert = local; expert < EXPERTS; expert += 64u) {
 #ifdef SIGMOID
-        keys[expert] = score(all[expert]) + bias[expert];
+        var score_of = score(all[expert]);
 #else
-        keys[expert] = exp(all[expert] - highest) / sum + bias[expert];
+        var score_of = exp(all[expert] - highest) / sum;
 #endif
+#ifdef BIASED
+        score_of += bias[expert];
+#endif
+        keys[expert] = score_of;
     }
     workgroupBarrier();
+#ifdef GROUPS
+    for (var group_of = local; group_of < GROUPS; group_of += 64u) {
+        group_keys[group_of] = group_key(group_of);
+    }
+    workgroupBarrier();
+    for (var expert = local; expert < EXPERTS; expert += 64u) {
+        let own_group = expert / OF_GROUP;
+        var place = 0u;
+        for (var other = 0u; other < GROUPS; other++) {
+            place += u32(group_keys[other] > group_keys[own_group] || (group_keys[other] == group_keys[own_group] && other < own_group));
+        }
+        if place >= GROUPS_USED {
+            keys[expert] = LOWEST;
+        }
+    }
+    workgroupBarrier();
+#endif
 #endif
     for (var expert = local; expert < EXPERTS; expert += 64u) {
         let own = key(expert);
@@ -119,7 +162,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         }
     }
 #else
-#ifdef BIASED
+#ifdef KEYED
     let largest = highest;
 #else
     let largest = chosen[0];
