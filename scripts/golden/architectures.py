@@ -64,6 +64,12 @@ LFM2 = SIZES | {
     "num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"], "conv_L_cache": 3,
     "tie_word_embeddings": True, "pad_token_id": 0}
 
+NEMOTRON_H = {
+    "vocab_size": VOCABULARY, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+    "intermediate_size": 64, "max_position_embeddings": CONTEXT, "mamba_num_heads": 4, "mamba_head_dim": 24, "n_groups": 2,
+    "ssm_state_size": 16, "chunk_size": 16, "num_nextn_predict_layers": 0,
+}
+
 # Mamba-2 mixers with heads and groups. A chunk is shorter than the prompt.
 GRANITE4 = SIZES | {
     "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2,
@@ -293,11 +299,13 @@ MODELS = {
     # With the norm, before the gate.
     "falcon_h1_norm": ("falcon_h1", FALCON_H1 | {"mamba_rms_norm": True, "mamba_norm_before_gate": True} | rope()),
     # Each layer one part alone.
-    "nemotron_h": ("nemotron_h", {
-        "vocab_size": VOCABULARY, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
-        "intermediate_size": 64, "max_position_embeddings": CONTEXT, "mamba_num_heads": 4, "mamba_head_dim": 24, "n_groups": 2,
-        "ssm_state_size": 16, "chunk_size": 16, "num_nextn_predict_layers": 0,
+    "nemotron_h": ("nemotron_h", NEMOTRON_H | {
         "layers_block_type": ["linear_attention", "mlp", "full_attention", "linear_attention", "mlp"]}),
+    # Two groups of experts, of which one is open.
+    "nemotron_h_moe": ("nemotron_h", NEMOTRON_H | {
+        "layers_block_type": ["linear_attention", "moe", "full_attention", "mlp", "moe"], "n_routed_experts": 4, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 48, "moe_shared_expert_intermediate_size": 64, "n_group": 2, "topk_group": 1, "norm_topk_prob": True,
+        "routed_scaling_factor": 2.5}),
     "mamba2": ("mamba2", {
         "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 3, "num_heads": 8, "head_dim": 8, "n_groups": 1,
         "state_size": 16, "chunk_size": 16, "tie_word_embeddings": False, "pad_token_id": 0}),

@@ -37,7 +37,7 @@ SHORT_CONVOLUTIONS = {"lfm2", "lfm2moe"}
 # Gated delta nets.
 DELTA = {"qwen3next", "qwen35", "qwen35moe"}
 # Mamba mixers, of the second form and of the first.
-MAMBA2 = {"granitehybrid", "falcon-h1", "nemotron_h", "mamba2"}
+MAMBA2 = {"granitehybrid", "falcon-h1", "nemotron_h", "nemotron_h_moe", "mamba2"}
 MAMBA = {"mamba", "falcon_mamba", "jamba"}
 # Attention over latents.
 LATENTS = {"deepseek2", "minicpm3"}
@@ -49,6 +49,8 @@ def arch_of(config) -> str:
     """GGUF's architecture of a model."""
     if config.model_type == "granitemoehybrid" and "linear_attention" not in config.layer_types:
         return "granitemoe" if config.num_local_experts else "granite"
+    if config.model_type == "nemotron_h" and "moe" in config.layer_types:
+        return "nemotron_h_moe"
     return ARCHITECTURES[config.model_type]
 
 
@@ -195,18 +197,27 @@ def metadata(config) -> dict:
         }
     if arch in MAMBA2 | MAMBA:
         keys |= state_space_keys(config)
-    if arch in ("granitehybrid", "nemotron_h", "jamba"):
+    if arch in ("granitehybrid", "nemotron_h", "nemotron_h_moe", "jamba"):
         kinds = config.layer_types
         keys["attention.head_count_kv"] = [config.num_key_value_heads if kind == "full_attention" else 0 for kind in kinds]
         if arch != "jamba":
             keys["rope.scaling.finetuned"] = getattr(config, "position_embedding_type", None) == "rope"
     if arch == "granitehybrid":
         keys |= {"context_length": 2**20, "expert_shared_feed_forward_length": config.shared_intermediate_size}
-    if arch == "nemotron_h":
-        keys["feed_forward_length"] = [config.intermediate_size if kind == "mlp" else 0 for kind in kinds]
+    if arch in ("nemotron_h", "nemotron_h_moe"):
+        lengths = {"mlp": config.intermediate_size, "moe": config.moe_intermediate_size}
+        keys["feed_forward_length"] = [lengths.get(kind, 0) for kind in kinds]
         keys |= {"attention.key_length": head_dim, "attention.value_length": head_dim}
         # That the class knows them says nothing of the layers.
         keys = {key: value for key, value in keys.items() if not key.startswith("expert_")}
+    if arch == "nemotron_h_moe":
+        keys |= {
+            "expert_count": config.n_routed_experts, "expert_used_count": config.num_experts_per_tok, "expert_shared_count": 1,
+            "expert_feed_forward_length": config.moe_intermediate_size,
+            "expert_shared_feed_forward_length": config.moe_shared_expert_intermediate_size, "expert_weights_norm": config.norm_topk_prob,
+            "expert_weights_scale": config.routed_scaling_factor, "expert_group_count": config.n_group,
+            "expert_group_used_count": config.topk_group,
+        }
     if arch == "falcon-h1":
         keys |= {"attention.key_length": head_dim, "attention.value_length": head_dim, "vocab_size": config.vocab_size}
     if arch in SHORT_CONVOLUTIONS:
@@ -505,6 +516,7 @@ OWN_NAMES = {
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     "block_sparse_moe.input_linear.gate": "ffn_gate_exps", "block_sparse_moe.input_linear.up": "ffn_up_exps",
     "mlp.experts.gate_proj": "ffn_gate_exps", "mlp.experts.up_proj": "ffn_up_exps", "mlp.experts.down_proj": "ffn_down_exps",
+    "mixer.experts.up_proj": "ffn_up_exps", "mixer.experts.down_proj": "ffn_down_exps", "mixer.gate.e_score_correction": "exp_probs_b",
     "self_attn.sinks": "attn_sinks", "mlp.gate.e_score_correction": "exp_probs_b", "mlp.moe_statics.e_score_correction": "exp_probs_b",
 }
 
@@ -595,7 +607,7 @@ def tensors(config, state: dict) -> dict:
             result[f"blk.{scales[1]}.{stem}.scale"] = (np.ascontiguousarray(weights), "F32")
             continue
         target = names.get_name(name, try_suffixes=(".weight", ".bias"))
-        own = re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.(weight|bias)", name)
+        own = re.fullmatch(r"(?:model|backbone)\.layers\.(\d+)\.(.+)\.(weight|bias)", name)
         if own and own[2] in OWN_NAMES and not target:
             target = f"blk.{own[1]}.{OWN_NAMES[own[2]]}.{own[3]}"
         assert target, f"llama.cpp has no name for {name}"

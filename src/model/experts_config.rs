@@ -44,6 +44,11 @@ pub(super) fn experts(keys: &Keys, n_ff: usize, tensors: &BTreeMap<&str, &Tensor
             keys.arch.name
         );
     }
+    // That a configuration counts experts says nothing of the layers, if these may do without.
+    let may_lack = !keys.arch.feed_forward.is_empty() && !keys.arch.has_dense_beside_experts();
+    if may_lack && !tensors.keys().any(|name| name.ends_with(".ffn_gate_inp.weight")) {
+        return Ok(None);
+    }
     let used = keys.dim("expert_used_count", MAX_EXPERTS)?;
     if used == 0 || used > count {
         bail!(InvalidMetadata, "{} is {used}, wanted 1 to {count}", keys.name("expert_used_count"));

@@ -9,13 +9,13 @@ use super::matrix::Matrix;
 use crate::error::{Error, Result};
 use crate::tensor::ops::{
     Add, Binary, BinaryKind, GroupExperts, IndexSelect, MatMulExperts, MatVecExperts, RouteExperts, Swiglu,
-    SwigluClamped, SwigluFused,
+    SwigluClamped, SwigluFused, Unary, UnaryKind,
 };
 use crate::tensor::{Context, Desc, Shape, Tensor};
 
 /// The experts of a layer: stacked matrices. If an adapter can't bind a stack, each of its parts holds whole experts.
 pub(super) struct Mixture {
-    gate_up: GateUp,
+    first: First,
     down: Stack, // [experts · n_embd, n_ff]
     /// What is added to the router's scores before experts are chosen by them.
     correction: Option<Tensor>, // [experts]
@@ -25,11 +25,14 @@ pub(super) struct Mixture {
     pub shared: Option<SharedExpert>,
 }
 
-enum GateUp {
+/// What reads the tokens.
+enum First {
     /// [experts · n_ff, n_embd] each
-    Two { gate: Stack, up: Stack },
+    GateAndUp { gate: Stack, up: Stack },
     /// [experts · 2 · n_ff, n_embd]
-    One(Stack),
+    Joined(Stack),
+    /// [experts · n_ff, n_embd], without a gate
+    Up(Stack),
 }
 
 /// The matrices of all experts, and their biases, [experts, rows of a matrix].
@@ -40,6 +43,7 @@ struct Stack {
 
 /// An expert that every token uses.
 pub(super) struct SharedExpert {
+    /// Gate and up, or up alone if there is no gate.
     pub gate_up: Vec<Linear>,
     pub down: Linear,
     /// Its result is multiplied by the sigmoid of this product, [1, n_embd].
@@ -62,15 +66,18 @@ impl Mixture {
             let bias = weights.optional_matrix(&name(stem, "bias"));
             Ok::<_, Error>(Stack { weight: weights.matrix(&name(stem, "weight"))?, bias })
         };
-        let gate_up = if weights.optional_matrix(&name("ffn_gate_up_exps", "weight")).is_some() {
-            GateUp::One(stack("ffn_gate_up_exps")?)
+        let has = |stem: &str| weights.optional_matrix(&name(stem, "weight")).is_some();
+        let first = if has("ffn_gate_up_exps") {
+            First::Joined(stack("ffn_gate_up_exps")?)
+        } else if has("ffn_gate_exps") {
+            First::GateAndUp { gate: stack("ffn_gate_exps")?, up: stack("ffn_up_exps")? }
         } else {
-            GateUp::Two { gate: stack("ffn_gate_exps")?, up: stack("ffn_up_exps")? }
+            First::Up(stack("ffn_up_exps")?)
         };
         let correction = weights.optional(&name("exp_probs_b", "bias")).cloned();
         let scales = weights.optional(&name("ffn_down_exps", "scale")).cloned();
         let shared = SharedExpert::of(weights, layer)?;
-        Ok(Self { gate_up, down: stack("ffn_down_exps")?, correction, scales, shared })
+        Ok(Self { first, down: stack("ffn_down_exps")?, correction, scales, shared })
     }
 
     /// Runs the experts for the normed tokens `h` [n, n_embd], whose rows may be in SoA, with the router's logits [n, experts]. Weights are
@@ -115,8 +122,8 @@ impl Mixture {
             Ok::<_, Error>(y)
         };
         let activation = config.activation;
-        let f = match &self.gate_up {
-            GateUp::Two { gate, up } => {
+        let f = match &self.first {
+            First::GateAndUp { gate, up } => {
                 let (gate, up) = (product(gate, h, soa)?, product(up, h, soa)?); // [n · used, n_ff]
                 match config.clamped_swiglu {
                     Some([alpha, limit]) => {
@@ -125,7 +132,11 @@ impl Mixture {
                     None => context.run1(&Swiglu { activation }, &[&gate, &up])?,
                 }
             }
-            GateUp::One(both) => {
+            First::Up(up) => {
+                let kind = UnaryKind::try_from(activation)?;
+                context.run1(&Unary { kind }, &[&product(up, h, soa)?])?
+            }
+            First::Joined(both) => {
                 let both = product(both, h, soa)?; // [n · used, 2 · n_ff]
                 match config.clamped_swiglu {
                     Some([alpha, limit]) => context.run1(&SwigluClamped { alpha, limit, pairs: true }, &[&both])?,
@@ -145,8 +156,10 @@ impl SharedExpert {
             return Ok(None);
         }
         let gate = weights.optional_matrix(&name("ffn_gate_inp_shexp.weight"));
+        let has_gate = weights.optional_matrix(&name("ffn_gate_shexp.weight")).is_some();
+        let stems = if has_gate { &["ffn_gate_shexp", "ffn_up_shexp"][..] } else { &["ffn_up_shexp"] };
         Ok(Some(Self {
-            gate_up: vec![linear("ffn_gate_shexp")?, linear("ffn_up_shexp")?],
+            gate_up: stems.iter().map(|stem| linear(stem)).collect::<Result<_>>()?,
             down: linear("ffn_down_shexp")?,
             gate: gate.map(|weight| Linear { weight, bias: None }),
         }))

@@ -182,7 +182,11 @@ impl LayerOps for Unfused<'_> {
         let logits = self.product(router, routed)?; // [n, experts]
         let shared = match &experts.shared {
             Some(SharedExpert { gate_up, down, gate }) => {
-                let y = self.product(down, &self.gated(h, gate_up, down, None)?)?;
+                let f = match &gate_up[..] {
+                    [up] => self.ungated(h, up, down, None)?,
+                    both => self.gated(h, both, down, None)?,
+                };
+                let y = self.product(down, &f)?;
                 if let Some(gate) = gate {
                     self.context.run(&GateRows, &[&y, &self.product(gate, h)?])?;
                 }

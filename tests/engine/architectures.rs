@@ -21,7 +21,7 @@ const TOLERANCE: f64 = 1e-4;
 /// What runs one op at a time, since the fused ops don't compute it: gates with biases, attention and feed-forward side by side, sinks, ALiBi,
 /// clamps, queries scaled by position, norms of heads after rope or with biases before them, xIELU, experts with biases or beside one that
 /// every token uses, several residual streams, attention over latents.
-const UNFUSED: [&str; 29] = [
+const UNFUSED: [&str; 30] = [
     "apertus",
     "bloom",
     "cohere",
@@ -43,6 +43,7 @@ const UNFUSED: [&str; 29] = [
     "llama_linear",
     "minicpm3",
     "ministral3",
+    "nemotron_h_moe",
     "olmo",
     "phi2",
     "phimoe",

@@ -20,7 +20,7 @@ fn golden() -> PathBuf {
 }
 
 /// Models whose contexts can't be shifted, which they say: learned positions, norms of keys after rope, recurrent layers.
-const NOT_SHIFTED: [&str; 18] = [
+const NOT_SHIFTED: [&str; 19] = [
     "falcon_h1",
     "falcon_h1_norm",
     "falcon_mamba",
@@ -35,6 +35,7 @@ const NOT_SHIFTED: [&str; 18] = [
     "mamba",
     "mamba2",
     "nemotron_h",
+    "nemotron_h_moe",
     "opt",
     "qwen3_5",
     "qwen3_5_moe",

@@ -120,6 +120,7 @@ pub const ARCHS: &[&Arch] = &[
     &granite_hybrid::GRANITE_HYBRID,
     &falcon_h1::FALCON_H1,
     &nemotron_h::NEMOTRON_H,
+    &nemotron_h::NEMOTRON_H_MOE,
     &mamba2::MAMBA2,
     &mamba::MAMBA,
     &mamba::JAMBA,
@@ -509,7 +510,7 @@ impl Arch {
 
     /// Whether layers of experts have one besides that every token uses.
     pub(super) fn has_shared_expert(&self) -> bool {
-        self.experts.contains(&tensors::SHARED_EXPERT)
+        [tensors::SHARED_EXPERT, tensors::UNGATED_SHARED_EXPERT].iter().any(|table| self.experts.contains(table))
     }
 
     /// Whether layers of experts have a dense feed-forward too, with norms of its own.

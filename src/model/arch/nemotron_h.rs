@@ -1,13 +1,16 @@
-//! Nemotron-H: each layer is one part alone, a Mamba-2 mixer, attention without rope, or a feed-forward without a gate whose function is the
-//! square of ReLU. Not the models with experts.
+//! Nemotron-H: each layer is one part alone, a Mamba-2 mixer, attention without rope, or a feed-forward or experts without gates, whose function
+//! is the square of ReLU. Experts are routed to as in DeepSeek-V3.
 
 use super::{
     Arch, LayerKind, LayerPattern, RecurrenceKind,
     hugging_face::{ConfigKey, ConstValue, DECODER_KEYS, HuggingFace, KeyMapping, optional, required},
-    mamba2::{BACKBONE_NAMES, BACKBONE_WHOLE_NAMES, TRANSFORMS},
-    tensors::{ATTENTION, ATTENTION_NORM, MAMBA_NORM, MAMBA2, UNGATED},
+    mamba2::{BACKBONE_NAMES, TRANSFORMS},
+    tensors::{
+        ATTENTION, ATTENTION_NORM, MAMBA_NORM, MAMBA2, OPTIONAL_ROUTER_CORRECTION, UNGATED, UNGATED_MIXTURE,
+        UNGATED_SHARED_EXPERT,
+    },
 };
-use crate::tensor::ops::Activation;
+use crate::tensor::ops::{Activation, Gating};
 
 pub const NEMOTRON_H: Arch = Arch {
     name: "nemotron_h",
@@ -19,6 +22,9 @@ pub const NEMOTRON_H: Arch = Arch {
     attention_tensors: &[ATTENTION],
     recurrent_tensors: &[MAMBA2, MAMBA_NORM],
     feed_forward: UNGATED,
+    gating: Gating::Sigmoid,
+    groups_experts: true,
+    experts: &[UNGATED_MIXTURE, UNGATED_SHARED_EXPERT, OPTIONAL_ROUTER_CORRECTION],
     hugging_face: Some(&HuggingFace {
         model_types: &["nemotron_h"],
         defaults: &[
@@ -28,10 +34,13 @@ pub const NEMOTRON_H: Arch = Arch {
             ("head_dim", ConstValue::Of("attention_head_dim")),
             ("head_dim", ConstValue::Number(128.0)),
             ("layer_norm_epsilon", ConstValue::Of("rms_norm_eps")),
+            ("norm_topk_prob", ConstValue::Bool(true)),
+            ("n_group", ConstValue::Number(1.0)),
+            ("topk_group", ConstValue::Number(1.0)),
         ],
-        keys: &[DECODER_KEYS, KEYS],
+        keys: &[DECODER_KEYS, KEYS, EXPERTS],
         names: &[BACKBONE_NAMES, NAMES],
-        whole_names: BACKBONE_WHOLE_NAMES,
+        whole_names: WHOLE_NAMES,
         // As transformers names them.
         moved: &[("model.", "backbone.")],
         // Of layers that predict further tokens.
@@ -42,15 +51,20 @@ pub const NEMOTRON_H: Arch = Arch {
     ..Arch::DECODER
 };
 
+/// The same in GGUF files of models with experts.
+pub const NEMOTRON_H_MOE: Arch = Arch { name: "nemotron_h_moe", hugging_face: None, ..NEMOTRON_H };
+
 const LAYER_KINDS: &[(&str, LayerKind)] = &[
     ("linear_attention", LayerKind::Recurrent),
     ("full_attention", LayerKind::Attention),
     ("mamba", LayerKind::Recurrent),
     ("attention", LayerKind::Attention),
     ("mlp", LayerKind::FeedForward),
+    ("moe", LayerKind::FeedForward),
     ("M", LayerKind::Recurrent),
     ("*", LayerKind::Attention),
     ("-", LayerKind::FeedForward),
+    ("E", LayerKind::FeedForward),
 ];
 
 const KEYS: &[ConfigKey] = &[
@@ -78,4 +92,29 @@ const NAMES: &[(&str, &str)] = &[
     ("blk.{}.attn_output", "backbone.layers.{}.mixer.o_proj"),
     ("blk.{}.ffn_up", "backbone.layers.{}.mixer.up_proj"),
     ("blk.{}.ffn_down", "backbone.layers.{}.mixer.down_proj"),
+    ("blk.{}.ffn_gate_inp", "backbone.layers.{}.mixer.gate"),
+    ("blk.{}.ffn_up_exps", "backbone.layers.{}.mixer.experts.{}.up_proj"),
+    ("blk.{}.ffn_down_exps", "backbone.layers.{}.mixer.experts.{}.down_proj"),
+    ("blk.{}.ffn_up_shexp", "backbone.layers.{}.mixer.shared_experts.up_proj"),
+    ("blk.{}.ffn_down_shexp", "backbone.layers.{}.mixer.shared_experts.down_proj"),
+];
+
+const WHOLE_NAMES: &[(&str, &str)] = &[
+    ("blk.{}.ssm_a", "backbone.layers.{}.mixer.A_log"),
+    ("blk.{}.ssm_d", "backbone.layers.{}.mixer.D"),
+    ("blk.{}.ssm_dt.bias", "backbone.layers.{}.mixer.dt_bias"),
+    ("blk.{}.exp_probs_b.bias", "backbone.layers.{}.mixer.gate.e_score_correction_bias"),
+];
+
+/// Models without experts may have these too.
+const EXPERTS: &[ConfigKey] = &[
+    optional("n_routed_experts", KeyMapping::Integer("expert_count")),
+    optional("num_experts_per_tok", KeyMapping::Integer("expert_used_count")),
+    optional("moe_intermediate_size", KeyMapping::Integer("expert_feed_forward_length")),
+    optional("routed_scaling_factor", KeyMapping::Float("expert_weights_scale")),
+    optional("norm_topk_prob", KeyMapping::Bool("expert_weights_norm")),
+    optional("n_group", KeyMapping::Integer("expert_group_count")),
+    optional("topk_group", KeyMapping::Integer("expert_group_used_count")),
+    // Experts of shortened tokens.
+    optional("moe_latent_size", KeyMapping::AllowOnly(&[])),
 ];

@@ -400,6 +400,19 @@ pub(super) const SHARED_EXPERT: &[TensorSpec] = &[
     required("blk.{}.ffn_down_shexp.weight", &[SharedFeedForward, Embedding]),
 ];
 
+/// Experts without gates.
+pub(super) const UNGATED_MIXTURE: &[TensorSpec] = &[
+    required(ROUTER, &[Embedding, Experts]),
+    required("blk.{}.ffn_up_exps.weight", &[Embedding, ExpertFeedForward, Experts]),
+    required("blk.{}.ffn_down_exps.weight", &[ExpertFeedForward, Embedding, Experts]),
+];
+
+/// One of that kind that every token uses.
+pub(super) const UNGATED_SHARED_EXPERT: &[TensorSpec] = &[
+    required("blk.{}.ffn_up_shexp.weight", &[Embedding, SharedFeedForward]),
+    required("blk.{}.ffn_down_shexp.weight", &[SharedFeedForward, Embedding]),
+];
+
 /// What its result is multiplied by, through a sigmoid.
 pub(super) const SHARED_EXPERT_GATE: &[TensorSpec] = &[required("blk.{}.ffn_gate_inp_shexp.weight", &[Embedding, One])];
 

@@ -41,7 +41,7 @@ fn what_recurrent_mixers_do_not_compute_is_refused_by_name() {
         ("granite4", "mamba_d_conv", json!(1), "1 tokens"),
         ("falcon_h1", "projectors_bias", json!(true), "projectors_bias"),
         ("falcon_h1", "mlp_bias", json!(true), "mlp_bias"),
-        ("nemotron_h", "layers_block_type", json!(["linear_attention", "moe"]), "moe"),
+        ("nemotron_h_moe", "moe_latent_size", json!(16), "moe_latent_size"),
         ("nemotron_h", "mlp_hidden_act", json!("silu"), "mlp_hidden_act"),
         ("nemotron_h", "mamba_hidden_act", json!("relu"), "mamba_hidden_act"),
         ("mamba2", "use_bias", json!(true), "use_bias"),
@@ -64,9 +64,9 @@ fn what_recurrent_mixers_do_not_compute_is_refused_by_name() {
         refused(&with(model, &keys), Code::InvalidMetadata, &[word]);
     }
     refused(
-        &with("nemotron_h", &[("layers_block_type", None), ("hybrid_override_pattern", Some(json!("M-*ME")))]),
+        &with("nemotron_h", &[("layers_block_type", None), ("hybrid_override_pattern", Some(json!("M-*MX")))]),
         Code::UnsupportedArchitecture,
-        &["E"],
+        &["X"],
     );
 }
 
@@ -79,6 +79,7 @@ fn kinds_of_layers_are_read_from_old_keys() {
     same("lfm2", &[("layer_types", None), ("full_attn_idxs", Some(json!([1])))]);
     same("granite4", &[("layer_types", Some(json!(["mamba", "attention", "mamba"])))]);
     same("nemotron_h", &[("layers_block_type", None), ("hybrid_override_pattern", Some(json!("M-*M-")))]);
+    same("nemotron_h_moe", &[("layers_block_type", None), ("hybrid_override_pattern", Some(json!("ME*-E")))]);
     same("nemotron_h", &[("num_hidden_layers", Some(json!(5)))]);
 }
 
