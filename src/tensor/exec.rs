@@ -18,6 +18,8 @@ const MODULES: &[(&str, &str)] = &[
     ("activations", crate::shader!("wgsl/activations.wgsl")),
     ("int8_block", crate::shader!("wgsl/int8_block.wgsl")),
     ("int8_weight", crate::shader!("wgsl/int8_weight.wgsl")),
+    ("e2m1", crate::shader!("wgsl/e2m1.wgsl")),
+    ("grids", crate::shader!("wgsl/grids.wgsl")),
     ("iq4_values", crate::shader!("wgsl/iq4_values.wgsl")),
     ("k_scales", crate::shader!("wgsl/k_scales.wgsl")),
     ("fifth_bits", crate::shader!("wgsl/fifth_bits.wgsl")),
@@ -198,7 +200,16 @@ impl Context {
         } else {
             self.device.buffer(bytes.max(4), label)?
         };
-        Ok(Tensor { desc, buffer, offset: 0, weight_layout })
+        let tensor = Tensor { desc, buffer, offset: 0, weight_layout };
+        if let DType::Weight(format) = desc.dtype
+            && let Some(last) = tensor.array_slices().last()
+        {
+            let table = format.table.values();
+            if !table.is_empty() {
+                self.device.write(&tensor.buffer, last.offset, bytemuck::cast_slice(table))?;
+            }
+        }
+        Ok(tensor)
     }
 
     /// A tensor in a buffer that exists, such as one of the application, from a byte on where bindings may begin.
@@ -334,6 +345,7 @@ impl Context {
             if let DType::Weight(format) = tensor.desc.dtype {
                 modules.push(("weight", format.wgsl));
                 defines.extend(format.int8.iter().flat_map(|view| view.defines()));
+                defines.extend_from_slice(format.defines);
                 arrays = tensor.array_slices();
                 continue;
             }
@@ -391,7 +403,8 @@ impl Context {
         };
         let mut modules = MODULES.to_vec();
         modules.extend(value);
-        let shader = Shader { label: &label, template: Template::Static(kernel), modules: &modules, defines: &[] };
+        let shader =
+            Shader { label: &label, template: Template::Static(kernel), modules: &modules, defines: format.defines };
         // One block per invocation, or two; with two, the second half of the invocations returns at once.
         let limit = self.device.capabilities().max_workgroups_per_dimension;
         self.device.dispatch(&shader, &bindings, grid_2d((params[1] as usize).div_ceil(64), limit))

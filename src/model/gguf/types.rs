@@ -2,7 +2,7 @@
 //! only for messages.
 //!
 //! Source: the enumeration `ggml_type` of the GGUF specification (ggml, docs/gguf.md) and, for the block sizes and the
-//! ids above 39, the tables of the Python package `gguf` 0.19.
+//! ids above 39, the tables of the Python package `gguf` 0.19 and ggml's `block_q2_0`.
 
 use crate::error::Result;
 use crate::tensor::quant;
@@ -83,6 +83,7 @@ ggml_types! {
     39 MXFP4 "MXFP4" 32 17,
     40 NVFP4 "NVFP4" 64 36,
     41 Q1_0 "Q1_0" 128 18,
+    42 Q2_0 "Q2_0" 64 18,
 }
 
 impl GgmlType {
@@ -104,7 +105,7 @@ impl GgmlType {
         };
         bail!(
             UnsupportedTensorType,
-            "tensor {tensor:?} has the type id {id}{removed}, which is not known here; known are 0 (F32) to 41 (Q1_0) \
+            "tensor {tensor:?} has the type id {id}{removed}, which is not known here; known are 0 (F32) to 42 (Q2_0) \
              with gaps; supported are {}: use a file of one of these",
             quant::supported()
         )

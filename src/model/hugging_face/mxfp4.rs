@@ -24,7 +24,7 @@ pub(super) fn joined(tensors: Vec<TensorInfo>) -> Result<Vec<TensorInfo>> {
     if parts.is_empty() {
         return Ok(tensors);
     }
-    let Some(ty) = Format::by_name("mxfp4").and_then(|format| GgmlType::from_id(format.gguf_type)) else {
+    let Some(ty) = Format::by_name("mxfp4").and_then(|format| GgmlType::from_id(format.gguf_type?)) else {
         bail!(Internal, "there is no format MXFP4")
     };
     let by_name: HashMap<&str, &TensorInfo> = parts.iter().map(|part| (part.name.as_str(), part)).collect();

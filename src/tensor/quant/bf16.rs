@@ -1,15 +1,17 @@
 //! BF16: the upper half of an f32, 2 bytes a weight.
 
-use super::Format;
+use super::{Format, Table};
 use crate::tensor::Rng;
 
 pub static BF16: Format = Format {
     name: "bf16",
-    gguf_type: 30,
+    gguf_type: Some(30),
     block_size: 1,
     block_bytes: 2,
     unit: 1,
     unit_words: &[16],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("bf16.wgsl"),
     int8: None,
     // The repacking kernel of f16 only reorders halves, so it also serves bf16.

@@ -1,15 +1,17 @@
 //! F16: IEEE 754 half precision, 2 bytes a weight.
 
-use super::{Format, f16_at, random_scale};
+use super::{Format, Table, f16_at, random_scale};
 use crate::tensor::Rng;
 
 pub static F16: Format = Format {
     name: "f16",
-    gguf_type: 1,
+    gguf_type: Some(1),
     block_size: 1,
     block_bytes: 2,
     unit: 1,
     unit_words: &[16],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("f16.wgsl"),
     int8: None,
     repack: crate::shader!("f16_repack.wgsl"),

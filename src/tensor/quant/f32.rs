@@ -1,15 +1,17 @@
 //! F32: unquantised, 4 bytes a weight.
 
-use super::Format;
+use super::{Format, Table};
 use crate::tensor::Rng;
 
 pub static F32: Format = Format {
     name: "f32",
-    gguf_type: 0,
+    gguf_type: Some(0),
     block_size: 1,
     block_bytes: 4,
     unit: 1,
     unit_words: &[32],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("f32.wgsl"),
     int8: None,
     repack: crate::shader!("f32_repack.wgsl"),

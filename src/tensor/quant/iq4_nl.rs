@@ -1,7 +1,7 @@
 //! IQ4_NL: blocks of 32 weights, an f16 scale `d` and 16 bytes of nibbles, in the order of Q4_0, which select one of 16 values; weight j
 //! is `d · value` (GGML's `block_iq4_nl`).
 
-use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
 use crate::tensor::Rng;
 
 /// The values of the nibbles (GGML's `kvalues_iq4nl`).
@@ -9,11 +9,13 @@ pub(super) const VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1
 
 pub static IQ4_NL: Format = Format {
     name: "iq4_nl",
-    gguf_type: 20,
+    gguf_type: Some(20),
     block_size: 32,
     block_bytes: 18,
     unit: 2,
     unit_words: &[8, 1],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("iq4_nl.wgsl"),
     int8: Some(Int8View { halves: false, offsets: false }),
     // Scales and nibbles have the places of Q4_0.

@@ -2,16 +2,18 @@
 //! and for each 32 weights 16 bytes of nibbles as in IQ4_NL; a weight is `d · (scale − 32) · value` (GGML's `block_iq4_xs`).
 
 use super::iq4_nl::dequantize;
-use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
 use crate::tensor::Rng;
 
 pub static IQ4_XS: Format = Format {
     name: "iq4_xs",
-    gguf_type: 23,
+    gguf_type: Some(23),
     block_size: 256,
     block_bytes: 136,
     unit: 8,
     unit_words: &[32, 2],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("iq4_xs.wgsl"),
     int8: Some(Int8View { halves: false, offsets: false }),
     repack: crate::shader!("iq4_xs_repack.wgsl"),

@@ -2,15 +2,27 @@
 //! them all.
 //!
 //! On the GPU every format is blocks of 32 weights of one row, in SoA: one or two arrays, mostly quants in one and scales in the
-//! other, so that invocations with neighbouring blocks read neighbouring words. Together they have as many bytes as in the file. A
+//! other, so that invocations with neighbouring blocks read neighbouring words. Together they have as many bytes as in the file, and some
+//! formats a table besides, which stands before the blocks of the last array. A
 //! row whose length is not a multiple of 32 (only in unquantised formats) is padded with zeros.
 
 mod bf16;
 mod f16;
 mod f32;
+mod grids;
+mod iq1_m;
+mod iq1_s;
+mod iq2_s;
+mod iq2_xs;
+mod iq2_xxs;
+mod iq3_s;
+mod iq3_xxs;
 mod iq4_nl;
 mod iq4_xs;
 mod mxfp4;
+mod nvfp4;
+mod q1_0;
+mod q2_0;
 mod q2_k;
 mod q3_k;
 mod q4_0;
@@ -22,6 +34,8 @@ mod q5_k;
 mod q6_k;
 mod q8_0;
 pub mod quantize;
+mod tq1_0;
+mod tq2_0;
 
 use super::Rng;
 use crate::error::Result;
@@ -35,7 +49,7 @@ pub struct Format {
     /// The usual name in lower case: `q4_0`.
     pub name: &'static str,
     /// The id of the type in a GGUF file (`ggml_type` in the GGUF specification).
-    pub gguf_type: u32,
+    pub gguf_type: Option<u32>,
     /// Weights per block in a file.
     pub block_size: usize,
     /// Bytes per block in a file.
@@ -44,6 +58,10 @@ pub struct Format {
     pub unit: usize,
     /// The 32-bit words of a unit in each array. There are at most two arrays, because kernels have few bindings left.
     pub unit_words: &'static [usize],
+    /// What stands before the blocks in the last array.
+    pub table: Table,
+    /// Constants and flags of `wgsl` and `repack`.
+    pub defines: &'static [(&'static str, Define)],
     /// The module `"weight"`: binds the arrays at 10, 11 … and defines `load_block(index) -> Block`.
     pub wgsl: &'static str,
     /// The view of blocks as int8, if `wgsl` has one: `load_int8_raw(index) -> Int8Raw` (the words in memory) and
@@ -53,6 +71,37 @@ pub struct Format {
     pub repack: &'static str,
     /// Dequantises one block of a file.
     pub dequantize_block: fn(&[u8], &mut [f32]),
+}
+
+/// Words before the blocks in the last array of a matrix.
+pub enum Table {
+    /// There are none.
+    None,
+    /// A grid of values, the same in all matrices.
+    Shared {
+        /// Their number, a multiple of 4.
+        words: usize,
+        /// Their values.
+        values: fn() -> &'static [u32],
+    },
+}
+
+impl Table {
+    /// Their number.
+    pub fn words(&self) -> usize {
+        match self {
+            Table::None => 0,
+            Table::Shared { words, .. } => *words,
+        }
+    }
+
+    /// What they hold.
+    pub(super) fn values(&self) -> &'static [u32] {
+        match self {
+            Table::None => &[],
+            Table::Shared { values, .. } => values(),
+        }
+    }
 }
 
 /// What a view has besides an int8 per weight and a scale (`Int8Weights` in `wgsl/int8_block.wgsl`).
@@ -74,7 +123,7 @@ impl Int8View {
 
 macro_rules! formats {
     ($($module:ident: $format:ident,)*) => {
-        /// Every format, in the order of their GGUF ids.
+        /// Every format of GGUF files, in the order of their ids.
         pub const FORMATS: &[&Format] = &[$(&$module::$format,)*];
 
         /// For each format, in the same order, a function that makes a block of random weights with reasonable scales. It is not a
@@ -96,10 +145,29 @@ formats! {
     q4_k: Q4_K,
     q5_k: Q5_K,
     q6_k: Q6_K,
+    iq2_xxs: IQ2_XXS,
+    iq2_xs: IQ2_XS,
+    iq3_xxs: IQ3_XXS,
+    iq1_s: IQ1_S,
     iq4_nl: IQ4_NL,
+    iq3_s: IQ3_S,
+    iq2_s: IQ2_S,
     iq4_xs: IQ4_XS,
+    iq1_m: IQ1_M,
     bf16: BF16,
+    tq1_0: TQ1_0,
+    tq2_0: TQ2_0,
     mxfp4: MXFP4,
+    nvfp4: NVFP4,
+    q1_0: Q1_0,
+    q2_0: Q2_0,
+}
+
+/// The formats that cases of products walk. A kernel sees a format as `load_block`, `load_int8_raw` and `unpack_int8`. Of those whose blocks
+/// stay as they are in the file one stands for all: the others' functions are held to golden blocks (`tests/gpu/quants.rs`), by every
+/// kind of product, and the cases of `embedding` walk them too.
+pub(super) fn in_cases() -> impl Iterator<Item = &'static Format> {
+    FORMATS.iter().copied().filter(|format| format.defines.is_empty() || format.name == "iq2_xs")
 }
 
 /// `blocks` blocks of random weights, as in a file.
@@ -132,7 +200,7 @@ impl SoaLayout {
 impl Format {
     /// The format of a `ggml_type`; `None` if kernels don't support it.
     pub fn by_gguf_type(id: u32) -> Option<&'static Format> {
-        FORMATS.iter().copied().find(|format| format.gguf_type == id)
+        FORMATS.iter().copied().find(|format| format.gguf_type == Some(id))
     }
 
     /// The format of a name in lower case, such as `q4_0`.
@@ -165,13 +233,17 @@ impl Format {
 
     /// The layout on the GPU of a matrix [rows, columns].
     pub fn soa_layout(&self, rows: usize, columns: usize) -> SoaLayout {
+        let table = self.table.words() as u64 * 4;
+        let last = self.unit_words.len() - 1;
         let units = (rows as u64 * columns.div_ceil(BLOCK) as u64).div_ceil(self.unit as u64);
         let mut bytes = 0u64;
         let arrays = self
             .unit_words
             .iter()
-            .map(|words| {
-                let size = (units * *words as u64 * 4).next_multiple_of(16);
+            .enumerate()
+            .map(|(array, words)| {
+                let table = if array == last { table } else { 0 };
+                let size = (table + units * *words as u64 * 4).next_multiple_of(16);
                 let offset = bytes.next_multiple_of(BINDING_ALIGNMENT);
                 bytes = offset + size;
                 (offset, size)
@@ -196,6 +268,11 @@ impl Format {
 /// A little-endian f16 at the start of `bytes`.
 fn f16_at(bytes: &[u8]) -> f32 {
     half::f16::from_le_bytes([bytes[0], bytes[1]]).to_f32()
+}
+
+/// A little-endian word at the start of `bytes`.
+fn word_at(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
 /// A random scale in f16.

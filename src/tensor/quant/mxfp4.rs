@@ -1,19 +1,21 @@
 //! MXFP4: blocks of 32 weights, an exponent `e` and 16 bytes of nibbles, in the order of Q4_0, which are floats of four bits; weight j is
 //! `2^(e − 127) · float` (OCP Microscaling Formats 1.0; GGML's `block_mxfp4`).
 
-use super::{Format, Int8View, random_bytes};
+use super::{Format, Int8View, Table, random_bytes};
 use crate::tensor::Rng;
 
 /// Twice the floats of four bits (E2M1): one bit of sign, two of exponent, one of mantissa.
-const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+pub(super) const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 pub static MXFP4: Format = Format {
     name: "mxfp4",
-    gguf_type: 39,
+    gguf_type: Some(39),
     block_size: 32,
     block_bytes: 17,
     unit: 4,
     unit_words: &[16, 1],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("mxfp4.wgsl"),
     int8: Some(Int8View { halves: false, offsets: false }),
     repack: crate::shader!("mxfp4_repack.wgsl"),

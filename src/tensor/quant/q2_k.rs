@@ -1,16 +1,18 @@
 //! Q2_K: superblocks of 256 weights, 16 bytes of scales and minima (four bits each, for every 16 weights), 64 bytes of quants, and the
 //! f16 factors `d` and `dmin`; a weight is `d · scale · quant − dmin · minimum` (GGML's `block_q2_K`).
 
-use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
 use crate::tensor::Rng;
 
 pub static Q2_K: Format = Format {
     name: "q2_k",
-    gguf_type: 10,
+    gguf_type: Some(10),
     block_size: 256,
     block_bytes: 84,
     unit: 8,
     unit_words: &[16, 5],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("q2_k.wgsl"),
     int8: Some(Int8View { halves: true, offsets: true }),
     repack: crate::shader!("q2_k_repack.wgsl"),

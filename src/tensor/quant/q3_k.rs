@@ -2,16 +2,18 @@
 //! f16 factor `d`; a weight is `d · (scale − 32) · (quant − 4)` (GGML's `block_q3_K`).
 
 use super::q2_k::two_bits;
-use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
 use crate::tensor::Rng;
 
 pub static Q3_K: Format = Format {
     name: "q3_k",
-    gguf_type: 11,
+    gguf_type: Some(11),
     block_size: 256,
     block_bytes: 110,
     unit: 16,
     unit_words: &[48, 7],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("q3_k.wgsl"),
     int8: Some(Int8View { halves: true, offsets: false }),
     repack: crate::shader!("q3_k_repack.wgsl"),

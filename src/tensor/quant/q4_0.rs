@@ -1,16 +1,18 @@
 //! Q4_0: blocks of 32 weights, an f16 scale `d` and 16 bytes of nibbles; weight j is `d · (nibble − 8)`. Byte j holds
 //! weight j in its low nibble and weight j + 16 in its high one (GGML's `block_q4_0`).
 
-use super::{Format, Int8View, f16_at, random_scale};
+use super::{Format, Int8View, Table, f16_at, random_scale};
 use crate::tensor::Rng;
 
 pub static Q4_0: Format = Format {
     name: "q4_0",
-    gguf_type: 2,
+    gguf_type: Some(2),
     block_size: 32,
     block_bytes: 18,
     unit: 2,
     unit_words: &[8, 1],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("q4_0.wgsl"),
     int8: Some(Int8View { halves: false, offsets: false }),
     repack: crate::shader!("q4_0_repack.wgsl"),

@@ -1,16 +1,18 @@
 //! Q4_1: blocks of 32 weights, an f16 scale `d`, an f16 minimum `m` and 16 bytes of nibbles; weight j is `d · nibble + m`. Nibbles
 //! are in the order of Q4_0 (GGML's `block_q4_1`).
 
-use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
 use crate::tensor::Rng;
 
 pub static Q4_1: Format = Format {
     name: "q4_1",
-    gguf_type: 3,
+    gguf_type: Some(3),
     block_size: 32,
     block_bytes: 20,
     unit: 1,
     unit_words: &[4, 1],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("q4_1.wgsl"),
     int8: Some(Int8View { halves: false, offsets: true }),
     repack: crate::shader!("q4_1_repack.wgsl"),

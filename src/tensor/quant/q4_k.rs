@@ -1,16 +1,18 @@
 //! Q4_K: superblocks of 256 weights, the f16 factors `d` and `dmin`, 12 bytes of scales and minima (six bits each, for every 32
 //! weights) and 128 bytes of nibbles; a weight is `d · scale · quant − dmin · minimum` (GGML's `block_q4_K`).
 
-use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
 use crate::tensor::Rng;
 
 pub static Q4_K: Format = Format {
     name: "q4_k",
-    gguf_type: 12,
+    gguf_type: Some(12),
     block_size: 256,
     block_bytes: 144,
     unit: 8,
     unit_words: &[32, 4],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("q4_k.wgsl"),
     int8: Some(Int8View { halves: false, offsets: true }),
     repack: crate::shader!("q4_k_repack.wgsl"),

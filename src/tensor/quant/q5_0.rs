@@ -1,16 +1,18 @@
 //! Q5_0: blocks of 32 weights, an f16 scale `d`, 32 fifth bits and 16 bytes of nibbles; weight j is `d · (quant − 16)`, its fifth bit
 //! is bit j. Nibbles are in the order of Q4_0 (GGML's `block_q5_0`).
 
-use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
 use crate::tensor::Rng;
 
 pub static Q5_0: Format = Format {
     name: "q5_0",
-    gguf_type: 6,
+    gguf_type: Some(6),
     block_size: 32,
     block_bytes: 22,
     unit: 2,
     unit_words: &[8, 3],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("q5_0.wgsl"),
     int8: Some(Int8View { halves: false, offsets: false }),
     repack: crate::shader!("q5_0_repack.wgsl"),

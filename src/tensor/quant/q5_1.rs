@@ -2,16 +2,18 @@
 //! `d · quant + m` (GGML's `block_q5_1`).
 
 use super::q5_0::five_bits;
-use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
 use crate::tensor::Rng;
 
 pub static Q5_1: Format = Format {
     name: "q5_1",
-    gguf_type: 7,
+    gguf_type: Some(7),
     block_size: 32,
     block_bytes: 24,
     unit: 1,
     unit_words: &[4, 2],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("q5_1.wgsl"),
     int8: Some(Int8View { halves: false, offsets: true }),
     repack: crate::shader!("q5_1_repack.wgsl"),

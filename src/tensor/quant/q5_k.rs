@@ -1,16 +1,18 @@
 //! Q5_K: as Q4_K, with 32 bytes of fifth bits between scales and nibbles (GGML's `block_q5_K`).
 
 use super::q4_k::{nibble, scale_and_minimum};
-use super::{Format, Int8View, random_bytes, random_scale};
+use super::{Format, Int8View, Table, random_bytes, random_scale};
 use crate::tensor::Rng;
 
 pub static Q5_K: Format = Format {
     name: "q5_k",
-    gguf_type: 13,
+    gguf_type: Some(13),
     block_size: 256,
     block_bytes: 176,
     unit: 8,
     unit_words: &[32, 12],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("q5_k.wgsl"),
     int8: Some(Int8View { halves: false, offsets: true }),
     repack: crate::shader!("q5_k_repack.wgsl"),

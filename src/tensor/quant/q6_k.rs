@@ -2,16 +2,18 @@
 //! weights) and an f16 factor `d`; a weight is `d · scale · (quant − 32)` (GGML's `block_q6_K`).
 
 use super::q2_k::two_bits;
-use super::{Format, Int8View, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
 use crate::tensor::Rng;
 
 pub static Q6_K: Format = Format {
     name: "q6_k",
-    gguf_type: 14,
+    gguf_type: Some(14),
     block_size: 256,
     block_bytes: 210,
     unit: 16,
     unit_words: &[96, 9],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("q6_k.wgsl"),
     int8: Some(Int8View { halves: true, offsets: false }),
     repack: crate::shader!("q6_k_repack.wgsl"),

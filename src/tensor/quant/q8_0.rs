@@ -1,15 +1,17 @@
 //! Q8_0: blocks of 32 weights, an f16 scale `d` and 32 signed bytes; weight j is `d · byte j` (GGML's `block_q8_0`).
 
-use super::{Format, Int8View, f16_at, random_scale};
+use super::{Format, Int8View, Table, f16_at, random_scale};
 use crate::tensor::Rng;
 
 pub static Q8_0: Format = Format {
     name: "q8_0",
-    gguf_type: 8,
+    gguf_type: Some(8),
     block_size: 32,
     block_bytes: 34,
     unit: 2,
     unit_words: &[16, 1],
+    table: Table::None,
+    defines: &[],
     wgsl: crate::shader!("q8_0.wgsl"),
     int8: Some(Int8View { halves: false, offsets: false }),
     repack: crate::shader!("q8_0_repack.wgsl"),

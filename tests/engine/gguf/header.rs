@@ -164,7 +164,7 @@ fn tensors_may_stand_in_another_order_than_their_data() {
 /// Block sizes against the arithmetic of ggml's structs: scales, minima and packed quants.
 #[test]
 fn the_table_of_types_is_whole() {
-    assert_eq!(GgmlType::ALL.len(), 34);
+    assert_eq!(GgmlType::ALL.len(), 35);
     for &ty in GgmlType::ALL {
         assert_eq!(GgmlType::from_id(ty.id()), Some(ty));
         assert_eq!(format!("{ty:?}"), ty.name());
@@ -182,12 +182,22 @@ fn the_table_of_types_is_whole() {
         (12, "Q4_K", 256, 4 + 12 + 128),
         (13, "Q5_K", 256, 4 + 12 + 32 + 128),
         (14, "Q6_K", 256, 128 + 64 + 16 + 2),
+        (16, "IQ2_XXS", 256, 2 + 64),
+        (17, "IQ2_XS", 256, 2 + 64 + 8),
+        (18, "IQ3_XXS", 256, 2 + 64 + 32),
+        (19, "IQ1_S", 256, 2 + 32 + 16),
         (20, "IQ4_NL", 32, 2 + 16),
+        (21, "IQ3_S", 256, 2 + 64 + 8 + 32 + 4),
+        (22, "IQ2_S", 256, 2 + 64 + 8 + 8),
+        (29, "IQ1_M", 256, 32 + 16 + 8),
         (23, "IQ4_XS", 256, 2 + 2 + 4 + 128),
         (30, "BF16", 1, 2),
         (34, "TQ1_0", 256, 2 + 4 + 48),
         (35, "TQ2_0", 256, 2 + 64),
         (39, "MXFP4", 32, 1 + 16),
+        (40, "NVFP4", 64, 4 + 32),
+        (41, "Q1_0", 128, 2 + 16),
+        (42, "Q2_0", 64, 2 + 16),
     ] {
         let ty = GgmlType::from_id(id).unwrap();
         assert_eq!((ty.name(), ty.block_size(), ty.block_bytes()), (name, elements, bytes));

@@ -8,7 +8,7 @@ use crate::tensor::exec::{grid_2d, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::ops::Residual;
 use crate::tensor::ops::products::mat_vec::reference_linear;
-use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::quant::{BLOCK, in_cases};
 use crate::tensor::soa::from_soa;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
@@ -202,7 +202,7 @@ pub fn cases() -> Vec<Case> {
         for splits in ALL_SPLITS {
             let columns = heads * head_dim;
             // The formats take turns, if they have rows of this many columns.
-            let formats: Vec<_> = FORMATS.iter().filter(|format| columns.is_multiple_of(format.block_size)).collect();
+            let formats: Vec<_> = in_cases().filter(|format| columns.is_multiple_of(format.block_size)).collect();
             let format = formats[cases.len() % formats.len()];
             let rows = [32, 96, 1056][index % 3];
             let totals: Vec<f32> =

@@ -5,7 +5,7 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::ops::cache::placement::Placement;
-use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::quant::{BLOCK, in_cases};
 use crate::tensor::soa::to_soa;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
@@ -93,7 +93,7 @@ impl Reference for AddPositions {
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(74);
     let mut cases = Vec::new();
-    for format in FORMATS {
+    for format in in_cases() {
         let ragged: &[usize] = if format.block_size == 1 { &[1, 37, 100] } else { &[] };
         for columns in [32, 96, 1024].iter().chain(ragged).filter(|columns| columns.is_multiple_of(format.block_size)) {
             let soa = columns.is_multiple_of(BLOCK) && cases.len() % 2 == 1;

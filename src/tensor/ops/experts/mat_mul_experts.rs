@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::op::expect;
 use crate::tensor::ops::products::mat_vec::{ragged, takes_case};
-use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::quant::{BLOCK, in_cases};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: x [tokens, columns] or [tokens · used, columns], order [tokens · used] u32 and tiles [n, 4] u32 of `group_experts`, weight
@@ -150,7 +150,7 @@ impl MatMulExperts {
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(98);
     let mut cases = Vec::new();
-    for format in FORMATS {
+    for format in in_cases() {
         // tokens, used, experts, rows, columns
         let shapes =
             [(1, 1, 1, 1, 32), (37, 3, 5, 67, 96), (9, 8, 64, 19, 256), (131, 2, 4, 130, 1056), (35, 2, 3, 7, 37)];

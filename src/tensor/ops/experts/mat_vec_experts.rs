@@ -7,7 +7,7 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::ops::products::mat_vec::ragged;
-use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::quant::{BLOCK, in_cases};
 use crate::tensor::soa::from_soa;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
@@ -149,7 +149,7 @@ pub fn cases() -> Vec<Case> {
     let mut rng = Rng(76);
     let mut of_parts = Rng(96);
     let mut cases = Vec::new();
-    for format in FORMATS {
+    for format in in_cases() {
         // tokens, used, experts, rows, columns
         for (tokens, used, experts, rows, columns) in
             [(1, 1, 1, 1, 32), (3, 2, 5, 37, 96), (1, 8, 128, 19, 256), (9, 3, 4, 130, 1056), (2, 2, 3, 7, 37)]

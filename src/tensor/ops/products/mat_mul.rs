@@ -8,7 +8,7 @@ use super::mat_vec::{LARGE_VOCABULARY, infer_linear, ragged, reference_linear, w
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::ops::Epilogue;
-use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::quant::{BLOCK, FORMATS, in_cases};
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: x [tokens, columns], weight [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a
@@ -120,7 +120,7 @@ fn sharing(capabilities: &Capabilities) -> Vec<(&'static str, Define)> {
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(6);
     let mut cases = Vec::new();
-    for format in FORMATS {
+    for format in in_cases() {
         for (index, (rows, columns)) in weight_shapes(format).into_iter().enumerate() {
             let tokens = [2, 3, 37, 67][index % 4];
             let epilogue = Epilogue { bias: index % 2 == 1, residual: index % 4 >= 2 };

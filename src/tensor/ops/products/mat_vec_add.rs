@@ -6,7 +6,7 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::ops::Residual;
-use crate::tensor::quant::FORMATS;
+use crate::tensor::quant::in_cases;
 use crate::tensor::soa::from_soa;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
@@ -115,7 +115,7 @@ impl MatVecAdd {
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(34);
     let mut cases = Vec::new();
-    for format in FORMATS {
+    for format in in_cases() {
         let shapes = [(32, 32), (96, 160), (160, 4864), (1056, 992), (2048, 4128)];
         for (index, (rows, columns)) in shapes.into_iter().enumerate() {
             if !takes_case(format, index, shapes.len()) {

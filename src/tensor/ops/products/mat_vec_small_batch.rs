@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::ops::Epilogue;
-use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::quant::{BLOCK, FORMATS, in_cases};
 use crate::tensor::soa::from_soa;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
@@ -121,7 +121,7 @@ impl Reference for MatVecSmallBatch {
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(61);
     let mut cases = Vec::new();
-    for (index, format) in FORMATS.iter().enumerate() {
+    for (index, format) in in_cases().enumerate() {
         let mut shapes: Vec<(usize, usize, usize)> =
             (2..=MatVecSmallBatch::MAX_TOKENS).map(|tokens| (tokens, 37, 224)).collect();
         // Each shape with some number of tokens; some rows are long enough for teams of several subgroups.

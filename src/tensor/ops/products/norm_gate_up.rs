@@ -7,7 +7,7 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::ops::{Activation, RowNorm};
-use crate::tensor::quant::FORMATS;
+use crate::tensor::quant::in_cases;
 use crate::tensor::soa::{from_soa, to_soa};
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
@@ -93,7 +93,7 @@ impl NormGateUp {
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(32);
     let mut cases = Vec::new();
-    for format in FORMATS {
+    for format in in_cases() {
         let shapes = [(32, 32), (96, 160), (1408, 224), (160, 2080)];
         for (index, (outputs, columns)) in shapes.into_iter().enumerate() {
             if !takes_case(format, index, shapes.len()) {

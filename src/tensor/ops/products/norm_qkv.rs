@@ -11,7 +11,7 @@ use crate::tensor::ops::cache::cache_dtype::{
 };
 use crate::tensor::ops::cache::qkv_parts::to_pair_order;
 use crate::tensor::ops::{QkvParts, RowNorm};
-use crate::tensor::quant::{BLOCK, FORMATS};
+use crate::tensor::quant::{BLOCK, in_cases};
 use crate::tensor::soa::{from_soa, to_soa};
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
@@ -221,7 +221,7 @@ pub fn cases() -> Vec<Case> {
         // Past the capacity: nothing is appended.
         (2, 1, 32, 16, 64, 5, 5),
     ];
-    for format in FORMATS {
+    for format in in_cases() {
         for (index, (heads, kv_heads, head_dim, pairs, columns, capacity, position)) in shapes.into_iter().enumerate() {
             if !takes_case(format, index, shapes.len()) {
                 continue;

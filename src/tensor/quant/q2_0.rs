@@ -1,0 +1,37 @@
+//! Q2_0: blocks of 64 weights, an f16 scale `d` and two bits each, four weights a byte; a weight is `d · (quant − 1)` (GGML's `block_q2_0`).
+
+use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
+use crate::gpu::Define;
+use crate::tensor::Rng;
+
+pub static Q2_0: Format = Format {
+    name: "q2_0",
+    gguf_type: Some(42),
+    block_size: 64,
+    block_bytes: 18,
+    unit: 4,
+    unit_words: &[8, 1],
+    table: Table::None,
+    defines: &[
+        ("FILE_BYTES", Define::U32(18)),
+        ("FILE_WORDS", Define::U32(4)),
+        ("FILE_BLOCKS", Define::U32(2)),
+        ("FACTOR", Define::Flag),
+        ("FACTOR_AT", Define::U32(0)),
+        ("BODY_AT", Define::U32(2)),
+        ("WEIGHT_TABLE", Define::U32(0)),
+    ],
+    wgsl: crate::shader!("q2_0.wgsl"),
+    int8: Some(Int8View { halves: false, offsets: false }),
+    repack: crate::shader!("split_repack.wgsl"),
+    dequantize_block: |bytes, out| {
+        let d = f16_at(bytes);
+        for (j, out) in out.iter_mut().enumerate() {
+            *out = d * (f32::from(bytes[2 + j / 4] >> (j % 4 * 2) & 3) - 1.0);
+        }
+    },
+};
+
+pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
+    [&random_scale(rng, 0.3)[..], &random_bytes(rng, 16)].concat()
+}
