@@ -34,7 +34,7 @@ const tokens: Check = (value) =>
 export const SMOOTHNESS = named<Smoothness>({ frames: true, throughput: true });
 
 const DATA: Checks<LoadData> = {
-  quantize: named<NonNullable<LoadData['quantize']>>({ q8_0: true, q4_0: true }),
+  quantize: named<NonNullable<LoadData['quantize']>>({ q8_0: true, q4_0: true, q4_k: true, q6_k: true, iq4_nl: true }),
   contextLength: whole(1, MOST),
   maxSequences: whole(1, MOST),
   chatTemplate: text,

@@ -68,10 +68,9 @@ impl Layout {
         {
             return Ok(format);
         }
-        // The output matrix gets more than four bits (llama.cpp gives it six).
         let gives_logits = stem == "output" || (stem == "token_embd" && config.tie_embeddings);
-        if wanted.name == "q4_0" && gives_logits {
-            wanted = Format::by_name("q8_0").unwrap_or(wanted);
+        if let Some(other) = instead_of(wanted.name, gives_logits, columns).and_then(Format::by_name) {
+            wanted = other;
         }
         Ok(wanted)
     }
@@ -219,6 +218,19 @@ impl Layout {
         }
         let format = FORMATS.iter().copied().max_by_key(|format| bytes.get(format.name).copied().unwrap_or(0));
         format.ok_or_else(|| err!(Internal, "there are no formats"))
+    }
+}
+
+/// The format in place of the one that is wanted. The matrix that gives the logits gets more than four bits (llama.cpp gives it six), and rows that
+/// are no superblocks of 256 become blocks of 32 of about as many bits.
+fn instead_of(wanted: &str, gives_logits: bool, columns: usize) -> Option<&'static str> {
+    let has_superblocks = columns.is_multiple_of(256);
+    match wanted {
+        "q4_0" if gives_logits => Some("q8_0"),
+        "q4_k" | "iq4_nl" if gives_logits => Some(if has_superblocks { "q6_k" } else { "q8_0" }),
+        "q4_k" if !has_superblocks => Some("iq4_nl"),
+        "q6_k" if !has_superblocks => Some("q8_0"),
+        _ => None,
     }
 }
 

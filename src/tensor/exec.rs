@@ -29,6 +29,7 @@ const MODULES: &[(&str, &str)] = &[
     ("quantize_block", crate::shader!("wgsl/quantize_block.wgsl")),
     ("repack", crate::shader!("wgsl/repack.wgsl")),
     ("quantize_rows", crate::shader!("wgsl/quantize_rows.wgsl")),
+    ("file_weights", crate::shader!("wgsl/file_weights.wgsl")),
     ("exact_float", crate::shader!("wgsl/exact_float.wgsl")),
     ("activate", crate::shader!("wgsl/activate.wgsl")),
     ("tanh", crate::shader!("wgsl/tanh.wgsl")),

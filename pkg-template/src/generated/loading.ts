@@ -5,10 +5,12 @@ import type { ErrorCode } from '../errors.js';
 /** How a model is loaded. */
 export interface LoadOptions {
   /**
-   * Quantise matrices of plain numbers (F32, F16, BF16) on the GPU while loading, to about 8.5 or 4.5 bits a weight. With `q4_0`, the
-   * matrix that gives the logits becomes Q8_0. Weights that are already quantised stay as they are.
+   * Quantise matrices of plain numbers (F32, F16, BF16) on the GPU while loading: to about 8.5 bits a weight (`q8_0`), 6.6 (`q6_k`) or 4.5
+   * (`q4_k`, `iq4_nl`, `q4_0`, the most exact first). Of four bits the matrix that gives the logits becomes Q6_K, or Q8_0 with `q4_0`. Rows
+   * that are no multiple of 256 become IQ4_NL in place of Q4_K, and Q8_0 in place of Q6_K. Weights that are already quantised stay as they
+   * are.
    */
-  quantize?: 'q8_0' | 'q4_0' | undefined;
+  quantize?: 'q8_0' | 'q4_0' | 'q4_k' | 'q6_k' | 'iq4_nl' | undefined;
   /**
    * Length of the context in tokens. Default: 4096, or what the model was trained for if that is less; where the GPU has no room for it
    * beside the weights, half of it, and so on down to 512, with a warning. A length that is named is never shortened. For an encoder, what

@@ -34,6 +34,7 @@ mod q5_k;
 mod q6_k;
 mod q8_0;
 pub mod quantize;
+pub mod quantize_reference;
 mod tq1_0;
 mod tq2_0;
 

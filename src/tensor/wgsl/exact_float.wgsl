@@ -97,3 +97,30 @@ fn f16_value(bits: u32) -> f32 {
     let exponent = select(e + 112u, 255u, e == 31u);
     return bitcast<f32>(sign | (exponent << 23u) | (m << 13u));
 }
+
+// a / b, to nearest, by long division; b is not zero. Zero where the result is not a normal number.
+fn divided(a: f32, b: f32) -> f32 {
+    if exponent_of(a) == 0u {
+        return 0.0;
+    }
+    let by = mantissa_of(b);
+    var rest = mantissa_of(a);
+    var q = 0u;
+    for (var i = 0; i < 26; i++) {
+        q <<= 1u;
+        if rest >= by {
+            rest -= by;
+            q |= 1u;
+        }
+        rest <<= 1u;
+    }
+    // 25 or 26 bits, of which 24 are kept.
+    let shift = select(1u, 2u, q >= 0x2000000u);
+    let kept = q >> shift;
+    let below = q & ((1u << shift) - 1u);
+    let middle = 1u << (shift - 1u);
+    let up = below > middle || (below == middle && (rest != 0u || (kept & 1u) == 1u));
+    let exponent = i32(exponent_of(a)) - i32(exponent_of(b)) - 25 + i32(shift);
+    let magnitude = scaled(kept + select(0u, 1u, up), exponent);
+    return select(magnitude, -magnitude, (a < 0.0) != (b < 0.0));
+}

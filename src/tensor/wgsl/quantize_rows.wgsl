@@ -1,15 +1,6 @@
 // Shared by the kernels that quantise rows of a file on their way to the GPU: one invocation quantises two blocks of 32 weights,
 // whose scales share a word. The kernel defines `quantize(block, to) -> u32`, which writes a block's quants and returns its scale as f16.
-#import "repack"
-#import "exact_float"
-#import "file_value"
-
-// Weight `i` of a block of the run.
-fn weight_of(block: u32, i: u32) -> f32 {
-    let row = block / params.blocks_per_row;
-    let column = (block % params.blocks_per_row) * 32u + i;
-    return file_value(row * params.columns + column);
-}
+#import "file_weights"
 
 @group(0) @binding(10) var<storage, read_write> weight_quants: array<vec4<u32>>;
 @group(0) @binding(11) var<storage, read_write> weight_scales: array<u32>;
