@@ -211,12 +211,21 @@ def templates() -> dict:
     return {f"golden-{at // 8}": "\n".join(all_templates[at:at + 8]).encode() for at in range(0, len(all_templates), 8)}
 
 
+# Of the quantised matrices of `entries/config_json.rs`, all [64, 64].
+PACKED_SIZES = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
+
+
 def seeds() -> dict:
     configs = {"llama": CONFIG} | {name: CONFIG | rope for name, rope in ROPES.items()}
     for kind in ["mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "phi3", "smollm3", "olmo2", "granite",
                  "stablelm", "gpt2", "bert", "roberta"]:
         configs[kind] = CONFIG | {"model_type": kind, "sliding_window": 16, "layer_norm_eps": 1e-5}
     configs["nested"] = {"model_type": "gemma3", "text_config": CONFIG}
+    for method in ("gptq", "awq", "bitsandbytes", "compressed-tensors", "fp8"):
+        groups = {"group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 32, "strategy": "group"}}}
+        how = {"quant_method": method, "bits": 4, "group_size": 32, "config_groups": groups, "weight_block_size": [128, 128]}
+        configs[method] = CONFIG | PACKED_SIZES | {"quantization_config": how}
+    configs["mlx"] = CONFIG | PACKED_SIZES | {"quantization": {"bits": 4, "group_size": 64, "lm_head": {"bits": 8, "group_size": 32}}}
     references = ["hf:o/n", "hf:o/n:Q8_0", "hf:o/n@v1/big", "hf:o/n@refs/pr/1:safetensors", "hf:o/n/m-Q8_0.gguf"]
     index = {"metadata": {"total_size": 8}, "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "x/model-00002-of-00002.safetensors"}}
     split = [("split.no", 2, 1), ("split.count", 2, 3), ("split.tensors.count", 5, 7)]

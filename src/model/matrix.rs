@@ -43,7 +43,7 @@ impl Matrix {
     }
 
     /// Each part, and the number of its first row.
-    pub(super) fn parts(&self) -> impl Iterator<Item = (usize, &Tensor)> {
+    pub fn parts(&self) -> impl Iterator<Item = (usize, &Tensor)> {
         self.parts.iter().scan(0, |row, part| {
             let first = *row;
             *row += part.shape().dims()[0];

@@ -21,6 +21,7 @@ mod feed_forward;
 pub mod folder;
 mod fused;
 pub mod gguf;
+mod group_words;
 pub mod hugging_face;
 mod keys;
 mod latent;
@@ -47,6 +48,7 @@ mod tensor_sizes;
 mod transformer;
 mod unfused;
 mod weight_layout;
+mod weight_loader;
 mod weight_stream;
 mod weights;
 

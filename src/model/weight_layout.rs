@@ -4,12 +4,12 @@
 use std::collections::{HashMap, HashSet};
 
 use super::arch::{JOINED, JoinedMatrices};
-use super::checkpoint::{Checkpoint, TensorInfo};
+use super::checkpoint::{Checkpoint, TensorInfo, TensorValues};
 use super::config::Config;
 use super::fused::Fused;
 use crate::error::Result;
 use crate::tensor::Capabilities;
-use crate::tensor::quant::{self, BLOCK, FORMATS, Format};
+use crate::tensor::quant::{self, BLOCK, FORMATS, Format, Table, packed};
 
 /// Matrices that are not quantised: they are small and sensitive.
 const NOT_QUANTIZED: &[&str] = &[
@@ -216,7 +216,11 @@ impl Layout {
             let (rows, columns) = matrix_of(tensor)?;
             *bytes.entry(format.name).or_default() += format.soa_layout(rows, columns).bytes;
         }
-        let format = FORMATS.iter().copied().max_by_key(|format| bytes.get(format.name).copied().unwrap_or(0));
+        let format = FORMATS
+            .iter()
+            .copied()
+            .chain(packed::formats())
+            .max_by_key(|format| bytes.get(format.name).copied().unwrap_or(0));
         format.ok_or_else(|| err!(Internal, "there are no formats"))
     }
 }
@@ -249,7 +253,9 @@ impl Group<'_> {
     fn takes(&self, part: &TensorInfo, format: &Format, capabilities: Option<&Capabilities>) -> Result<bool> {
         let (more, columns) = matrix_of(part)?;
         let rows: usize = self.rows()?.iter().sum();
+        // A table of columns is of one matrix.
         Ok(format.name == self.format.name
+            && !matches!(format.table, Table::Columns)
             && format.splits_at(rows, columns)
             && fits(format, rows + more, columns, capabilities))
     }
@@ -295,6 +301,9 @@ fn rows_of_parts(
 
 /// The format of a tensor in its file.
 pub(super) fn format_of(tensor: &TensorInfo) -> Result<&'static Format> {
+    if let TensorValues::Packed(packed) = &tensor.values {
+        return Ok(packed.format);
+    }
     Format::by_gguf_type(tensor.ty.id()).ok_or_else(|| {
         err!(
             UnsupportedTensorType,

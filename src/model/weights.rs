@@ -5,29 +5,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::arch::WeightTransform;
-use super::checkpoint::{Checkpoint, Part, TensorInfo, TensorValues};
+use super::checkpoint::{Checkpoint, TensorInfo, TensorValues};
 use super::config::Config;
 use super::matrix::Matrix;
 use super::weight_layout::{Group, Layout, format_of, is_vector, matrix_of};
+use super::weight_loader::{Loaded, Loader, Piece, Place, Places};
 pub use super::weight_stream::Progress;
 use super::weight_stream::WeightStream;
 use crate::error::Result;
-use crate::tensor::quant::Format;
-use crate::tensor::{Context, DType, Desc, HostTensor, Shape, Tensor, WeightUpload};
+use crate::tensor::{Context, DType, Desc, HostTensor, Shape, Tensor};
 
 /// After this number of bytes the upload waits for the GPU, which limits the browser's copies in flight. Of a smaller model it is a sixteenth, but
 /// no less than the last.
 const BYTES_IN_FLIGHT: u64 = 64 << 20;
 const LEAST_IN_FLIGHT: u64 = 4 << 20;
-
-/// The same where the page is to stay smooth: then what is written is handed over in pieces, and this much is read ahead of it.
-const BYTES_AHEAD: u64 = 4 << 20;
-
-/// Weights of a block of MXFP4, its bytes without the exponent, and how many are read at once.
-const MXFP4_WEIGHTS: usize = 32;
-const MXFP4_BYTES: usize = 16;
-const MXFP4_BLOCKS: usize = 1 << 17;
 
 /// A vector with more elements is not a norm or a factor.
 const MAX_VECTOR: u64 = 1 << 24;
@@ -100,7 +91,9 @@ impl<'a> Unloaded<'a> {
         for tensor in self.wanted.iter().filter(|tensor| is_vector(tensor)) {
             let values = match &tensor.values {
                 TensorValues::Computed(values) => values.clone(),
-                TensorValues::Stored { .. } | TensorValues::Mxfp4 { .. } => vec![1.0; tensor.elements() as usize],
+                TensorValues::Stored { .. } | TensorValues::Mxfp4 { .. } | TensorValues::Packed(_) => {
+                    vec![1.0; tensor.elements() as usize]
+                }
             };
             weights.insert_vector(context, &tensor.name, values)?;
         }
@@ -118,12 +111,37 @@ impl<'a> Unloaded<'a> {
                     let mut before = 0;
                     for (number, part) in stored.iter().enumerate() {
                         let count = stored.len();
-                        parts.push(Piece { tensor, part: *part, number, count, before, transform: *transform });
+                        parts.push(Piece {
+                            tensor,
+                            part: *part,
+                            number,
+                            count,
+                            before,
+                            transform: *transform,
+                            side: None,
+                        });
                         before += part.bytes;
                     }
                 }
                 TensorValues::Mxfp4 { blocks, .. } => {
-                    parts.push(Piece { tensor, part: *blocks, number: 0, count: 1, before: 0, transform: None });
+                    parts.push(Piece {
+                        tensor,
+                        part: *blocks,
+                        number: 0,
+                        count: 1,
+                        before: 0,
+                        transform: None,
+                        side: None,
+                    });
+                }
+                TensorValues::Packed(packed) => {
+                    for (number, matrix) in packed.matrices.iter().enumerate() {
+                        let count = packed.matrices.len();
+                        let piece =
+                            |part, side| Piece { tensor, part, number, count, before: 0, transform: None, side };
+                        parts.push(piece(matrix.quants, None));
+                        parts.extend(matrix.sides.iter().map(|side| piece(side.part, Some((side.side, side.dtype)))));
+                    }
                 }
             }
         }
@@ -131,7 +149,7 @@ impl<'a> Unloaded<'a> {
         let stream = WeightStream::new(checkpoint, parts.iter().map(|piece| piece.part));
         let mut vectors_in_parts: HashMap<String, BTreeMap<usize, Vec<f32>>> = HashMap::new();
         let most_in_flight = (weights.bytes / 16).clamp(LEAST_IN_FLIGHT, BYTES_IN_FLIGHT);
-        let mut loader = Loader { context, stream, in_flight: 0, most_in_flight };
+        let mut loader = Loader::new(context, stream, most_in_flight);
         for piece in parts {
             let name = &piece.tensor.name;
             let loaded = loader.load(&piece, places.get(name), progress).await;
@@ -283,204 +301,4 @@ impl Weights {
     pub fn parameters(&self) -> u64 {
         self.parameters
     }
-}
-
-/// A part of a tensor that is being read.
-struct Piece<'a> {
-    tensor: &'a TensorInfo,
-    part: Part,
-    /// Which of the tensor's parts.
-    number: usize,
-    count: usize,
-    /// Bytes of the parts before it.
-    before: u64,
-    transform: Option<WeightTransform>,
-}
-
-/// Where a matrix goes: rows of another matrix, or of its own, from `first_row` on.
-struct Place {
-    matrix: Matrix,
-    first_row: usize,
-}
-
-type Places = HashMap<String, Place>;
-
-enum Loaded {
-    Matrix,
-    Vector(Vec<f32>),
-}
-
-/// Reads parts from the stream.
-struct Loader<'a> {
-    context: &'a Context,
-    stream: WeightStream<'a>,
-    /// Bytes written since the upload last waited for the GPU.
-    in_flight: u64,
-    /// The most of them.
-    most_in_flight: u64,
-}
-
-impl Loader<'_> {
-    /// Reads a part of a file; matrices go to their places.
-    async fn load(&mut self, piece: &Piece<'_>, place: Option<&Place>, progress: &mut Progress<'_>) -> Result<Loaded> {
-        let Piece { tensor, part, count, before, transform, .. } = *piece;
-        let format = format_of(tensor)?;
-        self.stream.seek(part, progress).await?;
-        if is_vector(tensor) {
-            let mut values = vec![0f32; tensor.elements() as usize / count];
-            format.dequantize(&self.bytes(part.bytes, progress).await?, &mut values)?;
-            match transform {
-                None => {}
-                Some(WeightTransform::AddOne) => values.iter_mut().for_each(|value| *value += 1.0),
-                Some(WeightTransform::NegativeExp) => values.iter_mut().for_each(|value| *value = -value.exp()),
-                Some(other) => bail!(Internal, "the transform {other:?} of a vector"),
-            }
-            return Ok(Loaded::Vector(values));
-        }
-        let Some(place) = place else { bail!(Internal, "a matrix without a place") };
-        let (_, columns) = matrix_of(tensor)?;
-        if let TensorValues::Mxfp4 { exponents, .. } = &tensor.values {
-            let file = self.stream.file(exponents.file)?;
-            let exponents = file.read(exponents.offset, exponents.bytes as usize).await?;
-            self.load_mxfp4(place, columns, format, &exponents, progress).await?;
-            return Ok(Loaded::Matrix);
-        }
-        let row_bytes = format.row_bytes(columns)? as u64;
-        let rows = (part.bytes / row_bytes) as usize;
-        let first = place.first_row + (before / row_bytes) as usize;
-        let end = first + rows;
-        let transformed = match transform {
-            None => None,
-            Some(WeightTransform::Transpose) => {
-                Some(transposed(&self.bytes(part.bytes, progress).await?, rows, columns, format)?)
-            }
-            Some(other) => bail!(Internal, "the transform {other:?} of a matrix"),
-        };
-        for (part_start, target) in place.matrix.parts() {
-            let part_end = part_start + target.shape().dims()[0];
-            // The rows that are both in this part of the file and in this part of the matrix.
-            let (from, to) = (first.max(part_start), end.min(part_end));
-            if from < to {
-                let mut upload =
-                    WeightUpload::quantizing(self.context, format, target.clone(), from - part_start, to - from)?;
-                match &transformed {
-                    Some(bytes) => {
-                        let row_bytes = bytes.len() / rows;
-                        upload.write_range(bytes, (from - first) * row_bytes, (to - first) * row_bytes)?;
-                        self.wrote(((to - from) * row_bytes) as u64).await?;
-                    }
-                    None => self.stream_to(&mut upload, progress).await?,
-                }
-                upload.finish()?;
-            }
-        }
-        Ok(Loaded::Matrix)
-    }
-
-    /// Reads a stack of MXFP4 whose blocks come without their exponents, piece by piece.
-    async fn load_mxfp4(
-        &mut self,
-        place: &Place,
-        columns: usize,
-        format: &'static Format,
-        exponents: &[u8],
-        progress: &mut Progress<'_>,
-    ) -> Result<()> {
-        let blocks_of_row = columns / MXFP4_WEIGHTS;
-        for (first_row, target) in place.matrix.parts() {
-            let rows = target.shape().dims()[0];
-            let mut upload = WeightUpload::quantizing(self.context, format, target.clone(), 0, rows)?;
-            let (mut block, end) = (first_row * blocks_of_row, (first_row + rows) * blocks_of_row);
-            while block < end {
-                let count = (end - block).min(MXFP4_BLOCKS);
-                let bytes = self.bytes((count * MXFP4_BYTES) as u64, progress).await?;
-                let Some(exponents) = exponents.get(block..block + count) else {
-                    bail!(InvalidFile, "{} scales for the blocks up to {}", exponents.len(), block + count)
-                };
-                let bytes = mxfp4_blocks(&bytes, exponents);
-                upload.write_range(&bytes, 0, bytes.len())?;
-                self.wrote(bytes.len() as u64).await?;
-                block += count;
-            }
-            upload.finish()?;
-        }
-        Ok(())
-    }
-
-    /// What a part that was loaded adds to the fingerprint.
-    fn sample(&self, piece: &Piece<'_>) -> u64 {
-        let mut sum = crc32fast::Hasher::new();
-        sum.update(piece.tensor.name.as_bytes());
-        sum.update(&(piece.number as u64).to_le_bytes());
-        sum.update(&self.stream.sample().to_le_bytes());
-        sum.finalize().into()
-    }
-
-    /// Reads as many bytes from the stream as an upload needs.
-    async fn stream_to(&mut self, upload: &mut WeightUpload<'_>, progress: &mut Progress<'_>) -> Result<()> {
-        while upload.missing() > 0 {
-            let mut some = upload.missing().min(self.most_in_flight - self.in_flight);
-            if self.context.device().is_paced() {
-                some = some.min(BYTES_AHEAD);
-            }
-            self.stream.take(some, progress, &mut |chunk, start, end| upload.write_range(&**chunk, start, end)).await?;
-            self.wrote(some).await?;
-        }
-        Ok(())
-    }
-
-    /// Counts bytes that were written. Waits until they are handed over if the page is to stay smooth, and for the GPU if much is in flight.
-    async fn wrote(&mut self, bytes: u64) -> Result<()> {
-        let device = self.context.device();
-        if device.is_paced() {
-            device.submitted();
-            device.sent().await;
-        }
-        self.in_flight += bytes;
-        if self.in_flight >= self.most_in_flight {
-            self.in_flight = 0;
-            device.sync().await?;
-        }
-        Ok(())
-    }
-
-    /// The next bytes, in memory.
-    async fn bytes(&mut self, length: u64, progress: &mut Progress<'_>) -> Result<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(length as usize);
-        self.stream
-            .take(length, progress, &mut |chunk, start, end| {
-                let at = bytes.len();
-                bytes.resize(at + end - start, 0);
-                chunk.copy_to(start, &mut bytes[at..]);
-                Ok(())
-            })
-            .await?;
-        Ok(bytes)
-    }
-}
-
-/// Blocks of GGUF's MXFP4: an exponent, then 16 bytes whose lower halves are the first weights. In the folder's, each byte has two neighbours.
-fn mxfp4_blocks(pairs: &[u8], exponents: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(exponents.len() * (MXFP4_BYTES + 1));
-    for (pairs, exponent) in pairs.chunks_exact(MXFP4_BYTES).zip(exponents) {
-        out.push(*exponent);
-        let weight = |at: usize| pairs[at / 2] >> (4 * (at % 2)) & 15;
-        out.extend((0..MXFP4_BYTES).map(|at| weight(at) | weight(at + MXFP4_BYTES) << 4));
-    }
-    out
-}
-
-/// The elements of a matrix [columns, rows] as one of [rows, columns].
-fn transposed(bytes: &[u8], rows: usize, columns: usize, format: &Format) -> Result<Vec<u8>> {
-    let width = format.block_bytes;
-    if format.block_size != 1 || bytes.len() != rows * columns * width {
-        bail!(UnsupportedTensorType, "a matrix of type {} can't be transposed", format.name);
-    }
-    let mut out = Vec::with_capacity(bytes.len());
-    for row in 0..rows {
-        for column in 0..columns {
-            out.extend_from_slice(&bytes[(column * rows + row) * width..][..width]);
-        }
-    }
-    Ok(out)
 }

@@ -205,9 +205,10 @@ impl Context {
         if let DType::Weight(format) = desc.dtype
             && let Some(last) = tensor.array_slices().last()
         {
-            let table = format.table.values();
+            let (_, columns) = desc.shape.matrix()?;
+            let table = format.table.values(columns, format.block_size);
             if !table.is_empty() {
-                self.device.write(&tensor.buffer, last.offset, bytemuck::cast_slice(table))?;
+                self.device.write(&tensor.buffer, last.offset, bytemuck::cast_slice(&table))?;
             }
         }
         Ok(tensor)

@@ -1,10 +1,12 @@
 //! Streams a weight matrix to the GPU: bytes of a file go to a staging buffer in pieces of any length, and a kernel repacks each full
 //! run of rows into the arrays of the format.
 
-use super::quant::{BLOCK, Format};
+use super::exec::{FIRST_WEIGHT_ARRAY, PARAMS, grid_2d};
+use super::quant::packed::packing::{self, Packing};
+use super::quant::{BLOCK, Format, Table};
 use super::{Context, DType, Desc, HostBytes, Shape, Tensor};
 use crate::error::Result;
-use crate::gpu::{Buffer, BufferSlice};
+use crate::gpu::{Binding, Buffer, BufferSlice, Shader, Template};
 
 /// The most bytes of the staging buffer. Larger runs save little, and a smaller buffer would not hold two rows of a wide matrix.
 const STAGING_BYTES: usize = 8 << 20;
@@ -19,12 +21,9 @@ fn format_of(tensor: &Tensor) -> Result<&'static Format> {
 /// A weight matrix, or some of its rows, on the way to the GPU.
 pub struct WeightUpload<'a> {
     context: &'a Context,
-    tensor: Tensor,
-    /// The format of the file's bytes.
-    from: &'static Format,
+    job: Job,
     staging: Buffer,
-    /// The tensor's row at which this upload begins.
-    first_row: usize,
+    /// Rows of the file, or runs of 32 columns where it holds the matrix by columns.
     rows: usize,
     columns: usize,
     row_bytes: usize,
@@ -35,6 +34,55 @@ pub struct WeightUpload<'a> {
     filled: usize,
     /// Up to three bytes that are not in the staging buffer yet, because writes are multiples of 4 bytes.
     carry: Vec<u8>,
+}
+
+/// What the bytes are, and where they go.
+enum Job {
+    /// Blocks of a format, and the tensor's row at which this upload begins.
+    Rows { tensor: Tensor, from: &'static Format, first_row: usize },
+    /// Quants of another library, and the rows of the matrix in the file.
+    Packed { packing: Packing, targets: Vec<PackedRows>, rows: usize },
+}
+
+/// Rows of a weight that packed quants become.
+pub struct PackedRows {
+    /// In one of the formats of `quant/packed`.
+    pub weight: Tensor,
+    /// The first of them.
+    pub first_row: usize,
+    /// The rows of the file before them.
+    pub skipped: usize,
+    /// Their number.
+    pub rows: usize,
+}
+
+impl PackedRows {
+    /// Writes the words of these rows' groups, those of a row side by side.
+    pub fn write_groups(&self, context: &Context, words: &[u32]) -> Result<()> {
+        let (format, columns) = (format_of(&self.weight)?, self.weight.shape().matrix()?.1);
+        let of_row = columns / format.block_size;
+        if format.gguf_type.is_some() || words.len() != self.rows * of_row {
+            bail!(Internal, "{} words for the groups of {} rows of {:?}", words.len(), self.rows, self.weight.desc());
+        }
+        self.write_words(context, format.table.words(columns) + self.first_row * of_row, words)
+    }
+
+    /// Writes which group each column belongs to, for formats that ask for it.
+    pub fn write_columns(&self, context: &Context, groups: &[u16]) -> Result<()> {
+        let (format, columns) = (format_of(&self.weight)?, self.weight.shape().matrix()?.1);
+        if !matches!(format.table, Table::Columns) || groups.len() != columns {
+            bail!(Internal, "{} columns' groups for {:?}", groups.len(), self.weight.desc());
+        }
+        self.write_words(context, 0, &Table::of_columns(groups, format.block_size))
+    }
+
+    fn write_words(&self, context: &Context, first: usize, words: &[u32]) -> Result<()> {
+        let Some(array) = self.weight.array_slices().pop() else { bail!(Internal, "a weight without arrays") };
+        if (first + words.len()) as u64 * 4 > array.size {
+            bail!(Internal, "{} words from {first} on in an array of {} bytes", words.len(), array.size);
+        }
+        context.device().write(&array.buffer, array.offset + first as u64 * 4, bytemuck::cast_slice(words))
+    }
 }
 
 impl<'a> WeightUpload<'a> {
@@ -88,23 +136,67 @@ impl<'a> WeightUpload<'a> {
         if rows_per_run == 0 {
             bail!(AdapterLimits, "a row of {row_bytes} bytes; rows above {} are not read", STAGING_BYTES / fewest);
         }
+        Self::begin(context, Job::Rows { tensor, from, first_row }, rows, columns, row_bytes, rows_per_run)
+    }
+
+    /// Quants of a matrix of `rows` rows, packed by another library, into rows of weights. The words of their groups are written apart
+    /// (`PackedRows`).
+    pub fn packed(
+        context: &'a Context,
+        packing: Packing,
+        targets: Vec<PackedRows>,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Self> {
+        for target in &targets {
+            let format = format_of(&target.weight)?;
+            let (all_rows, of_weight) = target.weight.shape().matrix()?;
+            let fits = target.first_row + target.rows <= all_rows && target.skipped + target.rows <= rows;
+            // Quants and a word for each group.
+            let bits = (format.block_bytes - 4) * 8 / format.block_size;
+            if !fits || of_weight != columns || format.gguf_type.is_some() || bits != packing.bits() {
+                bail!(
+                    Internal,
+                    "{packing:?} of [{rows}, {columns}] can't become rows {} to {} of {:?}",
+                    target.first_row,
+                    target.first_row + target.rows,
+                    target.weight.desc()
+                );
+            }
+        }
+        let (units, unit_bytes) = if packing.is_by_columns() {
+            (columns / BLOCK, rows * BLOCK * packing.bits() / 8)
+        } else {
+            (rows, columns * packing.bits() / 8)
+        };
+        let per_run = STAGING_BYTES / unit_bytes.max(1);
+        if targets.is_empty()
+            || units == 0
+            || per_run == 0
+            || !columns.is_multiple_of(BLOCK)
+            || !unit_bytes.is_multiple_of(4)
+        {
+            bail!(
+                ShapeMismatch,
+                "a matrix [{rows}, {columns}] of {} bits can't be read packed as {packing:?}",
+                packing.bits()
+            );
+        }
+        Self::begin(context, Job::Packed { packing, targets, rows }, units, columns, unit_bytes, per_run)
+    }
+
+    fn begin(
+        context: &'a Context,
+        job: Job,
+        rows: usize,
+        columns: usize,
+        row_bytes: usize,
+        rows_per_run: usize,
+    ) -> Result<Self> {
         let staging_bytes = (rows * row_bytes).clamp(4, STAGING_BYTES).next_multiple_of(4);
         let staging = context.device().buffer(staging_bytes as u64, "upload")?;
         let carry = Vec::with_capacity(4);
-        Ok(Self {
-            context,
-            tensor,
-            from,
-            staging,
-            first_row,
-            rows,
-            columns,
-            row_bytes,
-            rows_per_run,
-            rows_done: 0,
-            filled: 0,
-            carry,
-        })
+        Ok(Self { context, job, staging, rows, columns, row_bytes, rows_per_run, rows_done: 0, filled: 0, carry })
     }
 
     /// Bytes that are still missing.
@@ -172,13 +264,29 @@ impl<'a> WeightUpload<'a> {
             self.context.device().write(&self.staging, self.filled as u64, &self.carry)?;
             self.carry.clear();
         }
-        let blocks_per_row = self.columns.div_ceil(BLOCK);
-        let params =
-            [(self.first_row + self.rows_done) * blocks_per_row, rows * blocks_per_row, blocks_per_row, self.columns]
-                .map(|n| n as u32);
         let size = (rows * self.row_bytes).next_multiple_of(4) as u64;
         let file = BufferSlice { buffer: self.staging.clone(), offset: 0, size };
-        self.context.repack(&self.tensor, self.from, file, params)?;
+        let blocks_per_row = self.columns.div_ceil(BLOCK);
+        match &self.job {
+            Job::Rows { tensor, from, first_row } => {
+                let first = (first_row + self.rows_done) * blocks_per_row;
+                let params = [first, rows * blocks_per_row, blocks_per_row, self.columns].map(|n| n as u32);
+                self.context.repack(tensor, from, file, params)?;
+            }
+            Job::Packed { packing, targets, rows: all_rows } => {
+                for target in targets {
+                    // Of packed rows a target takes all that come.
+                    let [first_row, first_block, blocks, of_target] = if packing.is_by_columns() {
+                        [target.first_row, self.rows_done, rows, target.rows]
+                    } else {
+                        [target.first_row + self.rows_done, 0, blocks_per_row, rows]
+                    };
+                    let params =
+                        [first_row, blocks_per_row, first_block, blocks, of_target, target.skipped, *all_rows, 0];
+                    unpack(self.context, *packing, &target.weight, &file, &params.map(|n| n as u32))?;
+                }
+            }
+        }
         self.rows_done += rows;
         self.filled = 0;
         Ok(())
@@ -189,6 +297,26 @@ impl<'a> WeightUpload<'a> {
         if self.missing() > 0 {
             bail!(Truncated, "{} bytes of the weight are missing", self.missing());
         }
-        Ok(self.tensor)
+        match self.job {
+            Job::Rows { tensor, .. } => Ok(tensor),
+            Job::Packed { targets, .. } => match targets.into_iter().next() {
+                Some(target) => Ok(target.weight),
+                None => bail!(Internal, "packed quants for no weight"),
+            },
+        }
     }
+}
+
+/// Records the kernel that unpacks a run of a file's quants.
+fn unpack(context: &Context, packing: Packing, weight: &Tensor, file: &BufferSlice, params: &[u32; 8]) -> Result<()> {
+    let mut bindings = vec![Binding::Read(0, file.clone())];
+    for (array, slice) in weight.array_slices().into_iter().enumerate() {
+        bindings.push(Binding::ReadWrite(FIRST_WEIGHT_ARRAY + array as u32, slice));
+    }
+    bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(params)));
+    let (label, template) = (format!("unpack_{packing:?}"), Template::Static(packing::KERNEL));
+    let shader = Shader { label: &label, template, modules: &[], defines: packing.defines() };
+    let limit = context.device().capabilities().max_workgroups_per_dimension;
+    let blocks = params[3] as usize * params[4] as usize;
+    context.device().dispatch(&shader, &bindings, grid_2d(blocks.div_ceil(64), limit))
 }

@@ -7,6 +7,8 @@ mod hostile;
 mod hybrids;
 mod inspect;
 mod logits;
+mod quantized;
+mod quantized_damage;
 mod refusals;
 mod safetensors;
 mod split;

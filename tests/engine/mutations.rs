@@ -55,6 +55,11 @@ const MODELS: &[(&str, &[&str])] = &[
     ("architectures/gemma2", &["model.safetensors", "config.json", "tokenizer.json"]),
     ("architectures/qwen3_next", &["model.gguf"]),
     ("architectures/qwen3_5_moe", &["model.safetensors", "config.json", "tokenizer.json"]),
+    ("quantized/gptq4_ordered", &["model.safetensors", "config.json", "tokenizer.json"]),
+    ("quantized/nf4", &["model.safetensors", "config.json", "tokenizer.json"]),
+    ("quantized/int4", &["model.safetensors", "config.json", "tokenizer.json"]),
+    ("quantized/fp8_blocks", &["model.safetensors", "config.json", "tokenizer.json"]),
+    ("quantized/mlx4", &["model.safetensors", "config.json", "tokenizer.json"]),
 ];
 
 pub fn files(folder: &str, names: &[&str]) -> Files {

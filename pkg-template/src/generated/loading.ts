@@ -145,7 +145,7 @@ export interface ModelInfo {
   vocab_size: number;
   /** Length of the embeddings. But for models with layers after their pooling it is that of a token's vector between layers. */
   embedding_length: number;
-  /** The type that most bytes of the matrices have, for example `Q4_K`. */
+  /** The type that most bytes of the matrices have on the GPU, for example `Q4_K`, or `INT4_128` of a folder in GPTQ. */
   quantization: string;
   /** The option, or its default on this adapter; always `exact` for an encoder. */
   precision: Precision;
@@ -279,7 +279,7 @@ export interface Inspection {
   architecture: string;
   /** Numbers in all tensors of the files. */
   parameters: number;
-  /** The type that most of the bytes have: `Q4_K`, `BF16`. */
+  /** The type that most of the bytes have: `Q4_K`, `BF16`, `GPTQ`. */
   quantization: string;
   /** Bytes in the files, by type of tensor. */
   tensor_types: Record<string, number>;

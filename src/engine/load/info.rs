@@ -63,7 +63,7 @@ pub struct ModelInfo {
     pub vocab_size: usize,
     /// Length of the embeddings. But for models with layers after their pooling it is that of a token's vector between layers.
     pub embedding_length: usize,
-    /// The type that most bytes of the matrices have, for example `Q4_K`.
+    /// The type that most bytes of the matrices have on the GPU, for example `Q4_K`, or `INT4_128` of a folder in GPTQ.
     pub quantization: String,
     /// The option, or its default on this adapter; always `exact` for an encoder.
     pub precision: Precision,

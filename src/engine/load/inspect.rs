@@ -28,7 +28,7 @@ pub struct Inspection {
     pub architecture: String,
     /// Numbers in all tensors of the files.
     pub parameters: u64,
-    /// The type that most of the bytes have: `Q4_K`, `BF16`.
+    /// The type that most of the bytes have: `Q4_K`, `BF16`, `GPTQ`.
     pub quantization: String,
     /// Bytes in the files, by type of tensor.
     pub tensor_types: BTreeMap<&'static str, u64>,
@@ -107,7 +107,7 @@ pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOpti
     let checkpoint = Checkpoint::open(folder, file).await.map_err(|error| about(&folder.name(), error))?;
     let mut tensor_types: BTreeMap<&'static str, u64> = BTreeMap::new();
     for tensor in checkpoint.tensors.iter().filter(|tensor| tensor.bytes() > 0) {
-        *tensor_types.entry(tensor.ty.name()).or_default() += tensor.bytes();
+        *tensor_types.entry(tensor.type_name()).or_default() += tensor.bytes();
     }
     let most = tensor_types.iter().max_by_key(|(_, bytes)| **bytes);
     let mut found = Inspection {

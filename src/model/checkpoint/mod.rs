@@ -7,11 +7,13 @@ mod completed;
 mod modules;
 mod open;
 pub(super) mod origin;
+mod packed;
 mod rows;
 
 pub use modules::{Module, parse as parse_modules};
 pub use open::tensors_of_gguf;
 pub use origin::Origin;
+pub use packed::{Groups, Order, Packed, PackedMatrix, Places, Side, SidePart, Zeros};
 
 use std::collections::BTreeMap;
 
@@ -89,6 +91,8 @@ pub enum TensorValues {
         /// One byte for 32 weights.
         exponents: Part,
     },
+    /// In ranges of files, as libraries of quantisation pack them.
+    Packed(Box<Packed>),
     /// Computed from the configuration. F32.
     Computed(Vec<f32>),
 }
@@ -110,11 +114,20 @@ impl TensorInfo {
         self.dims.iter().product() // the formats' readers checked that it does not overflow
     }
 
+    /// The type of the elements in the files, for people: `BF16`, `GPTQ`.
+    pub fn type_name(&self) -> &'static str {
+        match &self.values {
+            TensorValues::Packed(packed) => packed.method,
+            _ => self.ty.name(),
+        }
+    }
+
     /// Bytes in the files.
     pub fn bytes(&self) -> u64 {
         match &self.values {
             TensorValues::Stored { parts, .. } => parts.iter().map(|part| part.bytes).sum(),
             TensorValues::Mxfp4 { blocks, exponents } => blocks.bytes + exponents.bytes,
+            TensorValues::Packed(packed) => packed.matrices.iter().map(PackedMatrix::bytes).sum(),
             TensorValues::Computed(_) => 0,
         }
     }

@@ -19,6 +19,15 @@ pub(super) fn divided(metadata: &Metadata, tensors: Vec<TensorInfo>) -> Result<V
     }
     let mut divided = Vec::with_capacity(tensors.len());
     for tensor in tensors {
+        let is_whole = |split: &RowSplit| parts_of(&tensor.name).is_some_and(|(_, stem, _)| stem == split.whole);
+        if matches!(tensor.values, TensorValues::Packed(_)) && arch.row_splits.iter().any(is_whole) {
+            bail!(
+                UnsupportedTensorType,
+                "the rows of {:?} belong to several matrices, which is not supported for quantised weights: choose the model in F16, BF16 \
+                 or F32, or a GGUF file of it",
+                tensor.name
+            );
+        }
         let split = arch.row_splits.iter().find_map(|split| pieces(arch, metadata, split, &tensor));
         match split {
             Some(pieces) => divided.extend(pieces),

@@ -24,6 +24,14 @@ pub(super) fn split(metadata: &Metadata, arch: &str, tensors: &mut Vec<TensorInf
             continue;
         }
         let rows = *tensor.dims.last().unwrap_or(&0);
+        if matches!(tensor.values, TensorValues::Packed(_)) {
+            bail!(
+                UnsupportedTensorType,
+                "{:?} has queries, keys and values in one matrix, which is not supported for quantised weights: choose the model in F16, \
+                 BF16 or F32, or a GGUF file of it",
+                tensor.name
+            );
+        }
         let TensorValues::Stored { parts, transform: None } = &tensor.values else {
             bail!(Internal, "the rows of {:?} are not stored as they are", tensor.name)
         };

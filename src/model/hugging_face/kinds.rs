@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::config_json::shortened;
 use crate::error::Result;
 use crate::model::arch::{ARCHS, Arch, ConstValue, HuggingFace};
 
@@ -58,25 +57,6 @@ pub(super) fn find_arch(config: &Config) -> Result<(&'static Arch, &'static Hugg
         "config.json names the model_type {model_type:?}, supported: {}; choose a model of one of these",
         supported.join(", ")
     )
-}
-
-/// Refuses weights that another library quantised by other methods than these: their tensors look like others, or have the names of others.
-pub(super) fn refuse_quantized(config: &Config, methods: &[&str]) -> Result<()> {
-    // The first is transformers', the second compressed-tensors' old one, the third MLX'.
-    for key in ["quantization_config", "compression_config", "quantization"] {
-        let Some(how) = config.get(key).filter(|how| !how.is_null()) else { continue };
-        let method = match how.get("quant_method").and_then(Json::as_str) {
-            Some(method) if methods.contains(&method) => continue,
-            Some(method) => method.to_owned(),
-            None => shortened(how),
-        };
-        bail!(
-            UnsupportedTensorType,
-            "config.json has {key}: {method} is not supported; choose the model in F16, BF16 or F32 (the option `quantize` makes it \
-             smaller), or a GGUF file of it"
-        );
-    }
-    Ok(())
 }
 
 /// The endings of architectures that give no texts and no embeddings.

@@ -8,6 +8,7 @@ mod labels;
 mod layer_kinds;
 mod mxfp4;
 mod names;
+mod quantized;
 mod rope;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -38,9 +39,10 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     let whole = &config;
     let task = kinds::other_task(&config).map(str::to_owned);
     let (arch, hf, config) = find_arch(whole)?;
-    for config in [whole, config] {
-        kinds::refuse_quantized(config, hf.quant_methods)?;
-    }
+    let method = match quantized::method_of(whole, hf.quant_methods)? {
+        Some(method) => Some(method),
+        None => quantized::method_of(config, hf.quant_methods)?,
+    };
     let is_classifier = |task: &String| task.ends_with("ForSequenceClassification");
     let classifier = hf.classifier.filter(|_| task.as_ref().is_some_and(is_classifier));
     let task = task.filter(|_| classifier.is_none());
@@ -90,7 +92,8 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
             add(&mut metadata, &format!("{}.{name}", arch.name), value);
         }
     }
-    let (tensors, head, parts) = tensors(hf, classifier.map_or(&[], |form| form.names), files)?;
+    let head_names = classifier.map_or(&[][..], |form| form.names);
+    let (tensors, head, parts) = tensors(hf, head_names, files, method.as_ref(), &metadata, arch.name)?;
     let mut tensors = mxfp4::joined(tensors)?;
     if hf.has_further_layers {
         let layers = metadata.optional_u32(&format!("{}.block_count", arch.name))?.unwrap_or(u32::MAX);
@@ -240,7 +243,11 @@ fn tensors(
     hf: &'static HuggingFace,
     head_names: &'static [(&str, &str)],
     files: &[Vec<TensorEntry>],
+    method: Option<&quantized::Method>,
+    metadata: &Metadata,
+    arch: &str,
 ) -> Result<Tensors> {
+    let (sources, used) = method.map(|method| quantized::collect(method, files)).transpose()?.unwrap_or_default();
     let mut tensors: Vec<TensorInfo> = Vec::new();
     let mut head: Option<String> = None;
     let mut other_parts = BTreeSet::new();
@@ -250,6 +257,9 @@ fn tensors(
         for entry in entries {
             if seen.insert(&entry.name, file).is_some() {
                 bail!(InvalidFile, "the tensor {:?} stands in two files of the model", entry.name);
+            }
+            if used.contains(&entry.name) {
+                continue;
             }
             match names::translate(hf, head_names, &entry.name) {
                 Translated::Ignored => {}
@@ -266,17 +276,46 @@ fn tensors(
         }
     }
     for (name, parts) in experts {
-        if !parts.keys().copied().eq(0..parts.len() as u32) {
-            bail!(MissingTensor, "of the experts of {name:?} the model has {:?}, wanted all from 0 on", parts.keys());
-        }
+        all_from_zero(&name, parts.keys().copied())?;
         let parts: Vec<(usize, &TensorEntry)> = parts.into_values().collect();
         tensors.push(tensor(name, hf.transforms, &parts)?);
+    }
+    let mut packed_experts = quantized::Experts::new();
+    for source in sources {
+        match names::translate(hf, head_names, &source.name) {
+            Translated::Ignored => {}
+            Translated::OtherPart(prefix) => {
+                other_parts.insert(prefix);
+            }
+            Translated::OtherHead => head = head.or_else(|| Some(source.name.clone())),
+            Translated::Unknown => {
+                let name = source.name.clone();
+                tensors.push(quantized::tensor(hf, metadata, arch, name, vec![source])?);
+            }
+            Translated::Name(name) => tensors.push(quantized::tensor(hf, metadata, arch, name, vec![source])?),
+            Translated::Expert(name, expert) => {
+                packed_experts.entry(name).or_default().insert(expert, source);
+            }
+        }
+    }
+    for (name, parts) in packed_experts {
+        all_from_zero(&name, parts.keys().copied())?;
+        tensors.push(quantized::tensor(hf, metadata, arch, name, parts.into_values().collect())?);
     }
     let mut names = std::collections::HashSet::new();
     if let Some(twice) = tensors.iter().find(|tensor| !names.insert(tensor.name.as_str())) {
         bail!(InvalidFile, "two tensors of the model become {:?}, wanted only one of that name", twice.name);
     }
     Ok((tensors, head, other_parts))
+}
+
+/// Whether these are the numbers of all experts.
+fn all_from_zero(name: &str, numbers: impl Iterator<Item = u32> + Clone) -> Result<()> {
+    if !numbers.clone().zip(0..).all(|(found, wanted)| found == wanted) {
+        let numbers: Vec<u32> = numbers.collect();
+        bail!(MissingTensor, "of the experts of {name:?} the model has {numbers:?}, wanted all from 0 on");
+    }
+    Ok(())
 }
 
 /// One of our tensors, made of one part or of one part for each expert.

@@ -21,6 +21,7 @@ mod iq4_nl;
 mod iq4_xs;
 mod mxfp4;
 mod nvfp4;
+pub mod packed;
 mod q1_0;
 mod q2_0;
 mod q2_k;
@@ -38,6 +39,9 @@ pub mod quantize_reference;
 mod tq1_0;
 mod tq2_0;
 
+use std::borrow::Cow;
+use std::fmt;
+
 use super::Rng;
 use crate::error::Result;
 use crate::gpu::{BINDING_ALIGNMENT, Define};
@@ -49,7 +53,7 @@ pub const BLOCK: usize = 32;
 pub struct Format {
     /// The usual name in lower case: `q4_0`.
     pub name: &'static str,
-    /// The id of the type in a GGUF file (`ggml_type` in the GGUF specification).
+    /// The id of the type in a GGUF file (`ggml_type` in the GGUF specification). `None` for formats of other files.
     pub gguf_type: Option<u32>,
     /// Weights per block in a file.
     pub block_size: usize,
@@ -85,23 +89,40 @@ pub enum Table {
         /// Their values.
         values: fn() -> &'static [u32],
     },
+    /// Of each column its group (`packed/ordered.wgsl`), which a matrix has for itself.
+    Columns,
 }
 
 impl Table {
-    /// Their number.
-    pub fn words(&self) -> usize {
+    /// Their number in a matrix of `columns` columns.
+    pub fn words(&self, columns: usize) -> usize {
         match self {
             Table::None => 0,
             Table::Shared { words, .. } => *words,
+            Table::Columns => 4 + columns / 2,
         }
     }
 
-    /// What they hold.
-    pub(super) fn values(&self) -> &'static [u32] {
+    /// What they hold where a matrix has nothing of its own: columns in the order of their groups.
+    pub(super) fn values(&self, columns: usize, group: usize) -> Cow<'static, [u32]> {
         match self {
-            Table::None => &[],
-            Table::Shared { values, .. } => values(),
+            Table::None => Cow::Borrowed(&[]),
+            Table::Shared { values, .. } => Cow::Borrowed(values()),
+            Table::Columns => {
+                let groups: Vec<u16> = (0..columns).map(|column| (column / group) as u16).collect();
+                Cow::Owned(Self::of_columns(&groups, group))
+            }
         }
+    }
+
+    /// The table of columns of these groups, each group as large as the format's.
+    pub(super) fn of_columns(groups: &[u16], group: usize) -> Vec<u32> {
+        let columns = groups.len();
+        let header = [columns / BLOCK, columns / group, Table::Columns.words(columns), 0].map(|number| number as u32);
+        header
+            .into_iter()
+            .chain(groups.chunks(2).map(|pair| packed::halves(pair[0], pair.get(1).copied().unwrap_or(0))))
+            .collect()
     }
 }
 
@@ -124,7 +145,7 @@ impl Int8View {
 
 macro_rules! formats {
     ($($module:ident: $format:ident,)*) => {
-        /// Every format of GGUF files, in the order of their ids.
+        /// Every format of GGUF files, in the order of their ids. `packed` has those of other files.
         pub const FORMATS: &[&Format] = &[$(&$module::$format,)*];
 
         /// For each format, in the same order, a function that makes a block of random weights with reasonable scales. It is not a
@@ -173,7 +194,9 @@ pub(super) fn in_cases() -> impl Iterator<Item = &'static Format> {
 
 /// `blocks` blocks of random weights, as in a file.
 pub(super) fn random_blocks(format: &Format, blocks: usize, rng: &mut Rng) -> Vec<u8> {
-    let Some(number) = FORMATS.iter().position(|other| other.name == format.name) else { return Vec::new() };
+    let Some(number) = FORMATS.iter().position(|other| other.name == format.name) else {
+        return (0..blocks).flat_map(|_| packed::random_block(format, rng)).collect();
+    };
     (0..blocks).flat_map(|_| RANDOM_BLOCKS[number](rng)).collect()
 }
 
@@ -195,6 +218,18 @@ impl SoaLayout {
     /// Bytes of the largest array: each is bound alone.
     pub fn largest(&self) -> u64 {
         self.arrays.iter().map(|array| array.1).max().unwrap_or(0)
+    }
+}
+
+impl fmt::Debug for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Format {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
     }
 }
 
@@ -234,7 +269,7 @@ impl Format {
 
     /// The layout on the GPU of a matrix [rows, columns].
     pub fn soa_layout(&self, rows: usize, columns: usize) -> SoaLayout {
-        let table = self.table.words() as u64 * 4;
+        let table = self.table.words(columns) as u64 * 4;
         let last = self.unit_words.len() - 1;
         let units = (rows as u64 * columns.div_ceil(BLOCK) as u64).div_ceil(self.unit as u64);
         let mut bytes = 0u64;

@@ -1,11 +1,23 @@
 // For formats whose blocks stay as they are in the file: their words, without the f16 factor, go to one array, and the factors of two
-// blocks to a word of the other, after the format's table. A block of the file is several blocks of 32
+// blocks to a word of the other, after the format's table; or the last word of each block. A block of the file is several blocks of 32
 // weights, and as many invocations.
 #import "repack"
 
 @group(0) @binding(10) var<storage, read_write> weight_quants: array<u32>;
 #ifdef FACTOR
 @group(0) @binding(11) var<storage, read_write> weight_scales: array<u32>;
+#endif
+#ifdef WORD
+@group(0) @binding(11) var<storage, read_write> weight_scales: array<u32>;
+
+// Words before those of the groups.
+fn table_words() -> u32 {
+#ifdef WEIGHT_COLUMNS
+    return 4u + params.columns / 2u;
+#else
+    return WEIGHT_TABLE;
+#endif
+}
 #endif
 
 @compute @workgroup_size(64)
@@ -28,6 +40,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             factors |= half_at(source + FILE_BYTES + FACTOR_AT) << 16u;
         }
         weight_scales[WEIGHT_TABLE + to / 2u] = factors;
+    }
+#endif
+#ifdef WORD
+    if first == 0u {
+        weight_scales[table_words() + to] = word_at(source + BODY_AT + FILE_WORDS * 4u);
     }
 #endif
 }

@@ -5,13 +5,21 @@
 #import "block"
 #import "int8_block"
 
-// Four quants as floats. In formats with offsets they are not negative.
-fn quant_values(word: u32) -> vec4<f32> {
-#ifdef OFFSETS
-    return vec4<f32>((vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u));
-#else
+fn signed_values(word: u32) -> vec4<f32> {
     // Each byte is shifted to the top and back, which extends its sign.
     return vec4<f32>(vec4<i32>(vec4<u32>(word) << vec4<u32>(24u, 16u, 8u, 0u)) >> vec4<u32>(24u));
+}
+
+// Four quants as floats. In formats with offsets they are not negative, but for those that say so.
+fn quant_values(word: u32) -> vec4<f32> {
+#ifdef OFFSETS
+#ifdef SIGNED
+    return signed_values(word);
+#else
+    return vec4<f32>((vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u));
+#endif
+#else
+    return signed_values(word);
 #endif
 }
 

@@ -31,14 +31,19 @@ pub(super) fn changed(folder: &str, keys: &[(&str, Option<Value>)]) -> Files {
 
 #[test]
 fn weights_that_others_quantised_are_refused_by_name() {
-    for method in ["awq", "gptq", "bitsandbytes", "fp8", "compressed-tensors"] {
+    for method in ["hqq", "aqlm", "quanto", "eetq", "vptq", "torchao"] {
         let how = json!({"quant_method": method, "bits": 4, "group_size": 128});
         let files = changed("folders/qwen2_bf16", &[("quantization_config", Some(how))]);
         refused(&files, Code::UnsupportedTensorType, &["quantization_config", method, "not supported"]);
     }
-    // As MLX writes it, and a value that means nothing to anybody.
-    let mlx = changed("folders/qwen2_bf16", &[("quantization", Some(json!({"group_size": 64, "bits": 4})))]);
-    refused(&mlx, Code::UnsupportedTensorType, &["quantization", "group_size"]);
+    // Methods that are read, of which the files hold nothing; the last is MLX.
+    for how in
+        [json!({"quant_method": "awq"}), json!({"quant_method": "bitsandbytes"}), json!({"group_size": 64, "bits": 4})]
+    {
+        let files = changed("folders/qwen2_bf16", &[("quantization_config", Some(how))]);
+        refused(&files, Code::MissingTensor, &["config.json says", "no tensor"]);
+    }
+    // A value that means nothing to anybody.
     refused(
         &changed("folders/qwen2_bf16", &[("quantization_config", Some(json!(7)))]),
         Code::UnsupportedTensorType,
@@ -54,8 +59,8 @@ fn text_parts_of_other_models_are_refused_by_name() {
         let files = small(config.as_object().unwrap(), &tensors());
         refused(&files, Code::UnsupportedArchitecture, &[model, part, "text part", "gemma3"]);
     }
-    let quantized = json!({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "quantization_config": {"quant_method": "awq"}}});
-    refused(&small(quantized.as_object().unwrap(), &tensors()), Code::UnsupportedTensorType, &["awq"]);
+    let quantized = json!({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "quantization_config": {"quant_method": "hqq"}}});
+    refused(&small(quantized.as_object().unwrap(), &tensors()), Code::UnsupportedTensorType, &["hqq"]);
 }
 
 #[test]
@@ -216,9 +221,9 @@ fn switches_that_are_not_computed_are_refused_by_name() {
         let files = changed(&format!("encoders/{model}"), &[(key, Some(value))]);
         refused(&files, Code::UnsupportedArchitecture, &[key]);
     }
-    let awq = json!({"quant_method": "awq"});
-    let files = changed("architectures/gpt_oss", &[("quantization_config", Some(awq))]);
-    refused(&files, Code::UnsupportedTensorType, &["awq"]);
+    let hqq = json!({"quant_method": "hqq"});
+    let files = changed("architectures/gpt_oss", &[("quantization_config", Some(hqq))]);
+    refused(&files, Code::UnsupportedTensorType, &["hqq"]);
 }
 
 /// Layers of two kinds that differ in other ways than those that are computed.

@@ -1,0 +1,53 @@
+//! How other libraries pack quants into a file's words, and the kernel that unpacks them into blocks of 32.
+
+use crate::gpu::Define;
+
+/// How the quants of a matrix [rows, columns] stand in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// Rows of words with eight quants of four bits each, the first lowest (compressed-tensors, MLX).
+    Nibbles,
+    /// The same, but in each byte the first quant is the high half (bitsandbytes).
+    HighNibbles,
+    /// Rows of bytes.
+    Bytes,
+    /// Rows of unsigned bytes, which become signed ones by subtracting 128.
+    UnsignedBytes,
+    /// A word holds eight columns of one row, the first lowest; the words of all rows stand side by side (GPTQ).
+    ColumnNibbles,
+    /// The same with four unsigned bytes in a word.
+    ColumnBytes,
+    /// A word holds one column of eight rows, in the order 0 2 4 6 1 3 5 7; the words of a column stand side by side (AWQ).
+    Awq,
+}
+
+impl Packing {
+    /// Bits of a quant.
+    pub fn bits(self) -> usize {
+        match self {
+            Self::Nibbles | Self::HighNibbles | Self::ColumnNibbles | Self::Awq => 4,
+            Self::Bytes | Self::UnsignedBytes | Self::ColumnBytes => 8,
+        }
+    }
+
+    /// Whether a file holds the matrix column by column.
+    pub fn is_by_columns(self) -> bool {
+        matches!(self, Self::ColumnNibbles | Self::ColumnBytes | Self::Awq)
+    }
+
+    /// Flags of the kernel.
+    pub(in crate::tensor) fn defines(self) -> &'static [(&'static str, Define)] {
+        match self {
+            Self::Nibbles => &[],
+            Self::HighNibbles => &[("HIGH_FIRST", Define::Flag)],
+            Self::Bytes => &[("BITS_8", Define::Flag)],
+            Self::UnsignedBytes => &[("BITS_8", Define::Flag), ("UNSIGNED", Define::Flag)],
+            Self::ColumnNibbles => &[("COLUMNS", Define::Flag)],
+            Self::ColumnBytes => &[("COLUMNS", Define::Flag), ("BITS_8", Define::Flag), ("UNSIGNED", Define::Flag)],
+            Self::Awq => &[("COLUMNS", Define::Flag), ("AWQ", Define::Flag)],
+        }
+    }
+}
+
+/// The kernel: one invocation makes a block.
+pub(in crate::tensor) const KERNEL: &str = crate::shader!("packing.wgsl");
