@@ -257,9 +257,8 @@ fn matrices_in_parts_give_the_same() {
         // divided.
         // Nor is the state of a recurrent layer.
         let binding = match &*model.name {
-            "falcon_h1" | "falcon_h1_norm" | "mixtral" | "nemotron_h" | "qwen3_5" | "qwen3_5_moe" | "qwen3_next" => {
-                8200
-            }
+            "falcon_h1" | "falcon_h1_norm" | "mixtral" | "nemotron_h" | "nemotron_h_moe" | "qwen3_5"
+            | "qwen3_5_moe" | "qwen3_next" => 8200,
             "gpt_oss" => 8800,
             _ => 5000,
         };
