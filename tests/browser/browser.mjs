@@ -139,6 +139,7 @@ export async function openSite() {
       ...(await demoMounts(root, packed)),
       '/golden/': golden,
       '/folders/': join(root, 'tests/golden/folders'),
+      '/quantized/': join(root, 'tests/golden/quantized'),
       '/architectures/': join(root, 'tests/golden/architectures'),
       '/encoders/': join(root, 'tests/golden/encoders'),
       '/classifiers/': join(root, 'tests/golden/classifiers'),

@@ -50,6 +50,17 @@ for (const [folder, type, worker] of [
   }
 }
 
+// One of each family of kernels. The native tests read all formats, to the bit.
+for (const name of ['awq', 'fp8_experts', 'gptq4_ordered', 'mlx4', 'nf4']) {
+  test(`${name}: logits agree with those of the matrices that another library's format stands for`, LIMIT, async () => {
+    const file = (end) => readFileSync(join(root, 'tests/golden/quantized', name, end));
+    const wanted = readNpy(file('logits.npy'));
+    const { logits } = await answer(`/quantized/${name}/`, { precision: 'exact' }, JSON.parse(file('expected.json')).ids);
+    const error = relativeError(logits, wanted.data);
+    assert.ok(error < 1e-4, `relative error ${error}`);
+  });
+}
+
 test('weights that are quantised here are those of a file that was quantised before', LIMIT, async () => {
   const ids = goldenJson('tied.ids.json');
   const here = await answer('/golden/tied-f32.gguf', { quantize: 'q8_0' }, ids);
