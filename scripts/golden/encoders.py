@@ -17,7 +17,7 @@ import gguf
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModel
+from transformers import AutoConfig, AutoModel, T5EncoderModel
 from transformers.utils import logging
 
 from tiny_models import gguf_file
@@ -41,17 +41,17 @@ PIECES += [(letter, -8.0 - at / 50) for at, letter in enumerate("abcdefghijklmno
 PIECES += [("<mask>", 0.0)]
 POOLING = {
     "bert": "cls", "nomic_bert": "mean", "xlm_roberta": "mean", "modern_bert": "cls", "gemma_embedding": "mean", "jina_bert_v3": "mean",
-    "jina_bert_v2": "mean", "gte": "cls", "mpnet": "mean", "distilbert": "mean", "electra": "max", "deberta_v2": "mean",
+    "jina_bert_v2": "mean", "gte": "cls", "mpnet": "mean", "distilbert": "mean", "electra": "max", "deberta_v2": "mean", "t5encoder": "mean",
 }
 # llama.cpp's names of architectures; others have none.
 ARCHS = {
     "bert": "bert", "nomic_bert": "nomic-bert", "xlm_roberta": "bert", "modern_bert": "modern-bert", "gemma_embedding": "gemma-embedding",
-    "jina_bert_v2": "jina-bert-v2", "jina_bert_v3": "jina-bert-v3",
+    "jina_bert_v2": "jina-bert-v2", "jina_bert_v3": "jina-bert-v3", "t5encoder": "t5encoder",
 }
 # transformers' names, where they differ from ours.
 MODEL_TYPES = {
     "xlm_roberta": "xlm-roberta", "modern_bert": "modernbert", "gemma_embedding": "gemma3_text", "jina_bert_v3": "jina_embeddings_v3",
-    "deberta_v2": "deberta-v2",
+    "deberta_v2": "deberta-v2", "t5encoder": "t5",
 }
 SMALL = {"hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 60}
 FOUR_LAYERS = {"hidden_size": 24, "num_hidden_layers": 4, "intermediate_size": 32}
@@ -94,6 +94,8 @@ CONFIGS |= {
         "max_position_embeddings": CONTEXT, "relative_attention": True, "position_buckets": 8, "max_relative_positions": -1,
         "pos_att_type": "p2c|c2p", "share_att_key": True, "norm_rel_ebd": "layer_norm", "position_biased_input": False,
         "type_vocab_size": 0, "layer_norm_eps": 1e-7},
+    "t5encoder": {"d_model": 36, "d_kv": 10, "d_ff": 60, "num_layers": 2, "num_heads": 3, "relative_attention_num_buckets": 12,
+                  "relative_attention_max_distance": 128, "feed_forward_proj": "relu", "n_positions": CONTEXT},
 }
 FIRST_POSITION = {"xlm_roberta": 2, "mpnet": 2}
 # The widths of layers after the pooling, and torch's names of what comes after each.
@@ -196,7 +198,7 @@ def random_model(kind: str):
         fill(model)
         return SimpleNamespace(**config), model
     config = AutoConfig.for_model(MODEL_TYPES.get(kind, kind), vocab_size=len(vocabulary), **CONFIGS[kind])
-    model = AutoModel.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
+    model = T5EncoderModel(config).eval() if kind == "t5encoder" else AutoModel.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
     fill(model)
     return config, model
 
@@ -266,6 +268,9 @@ def write_modules(folder: Path, dense: list) -> None:
 
 def gguf_metadata(kind: str, config, pooling: str) -> dict:
     arch = ARCHS[kind]
+    if kind == "t5encoder":
+        config = SimpleNamespace(**config.to_dict(), hidden_size=config.d_model, num_hidden_layers=config.num_layers,
+                                 intermediate_size=config.d_ff, num_attention_heads=config.num_heads)
     written = [word if i < 5 else word.removeprefix("##") if word.startswith("##") else "▁" + word for i, word in enumerate(WORDS)]
     keys = {
         "context_length": CONTEXT, "embedding_length": config.hidden_size, "block_count": config.num_hidden_layers,
@@ -277,6 +282,9 @@ def gguf_metadata(kind: str, config, pooling: str) -> dict:
                  "attention.value_length": 16, "attention.scale": config.query_pre_attn_scalar**-0.5,
                  "attention.sliding_window_pattern": [kind == "sliding_attention" for kind in config.layer_types],
                  "attention.sliding_window": CONFIGS[kind]["sliding_window"]}
+    elif kind == "t5encoder":
+        keys |= {"attention.layer_norm_rms_epsilon": config.layer_norm_epsilon, "attention.key_length": config.d_kv,
+                 "attention.value_length": config.d_kv, "attention.relative_buckets_count": config.relative_attention_num_buckets}
     else:
         keys["attention.layer_norm_epsilon"] = getattr(config, "layer_norm_eps", None) or config.norm_eps
     if kind == "modern_bert":
@@ -308,7 +316,7 @@ def gguf_metadata(kind: str, config, pooling: str) -> dict:
 
 def gguf_tensors(kind: str, config, state: dict) -> dict:
     arch = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == ARCHS[kind])
-    names = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
+    names = gguf.get_tensor_name_map(arch, config.num_layers if kind == "t5encoder" else config.num_hidden_layers)
     tensors = {}
     for name, weights in state.items():
         if "pooler" in name:
@@ -351,7 +359,7 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         config, model = random_model(kind)
-        width = getattr(config, "hidden_size", None) or config.dim
+        width = getattr(config, "hidden_size", None) or getattr(config, "d_model", None) or config.dim
         dense = random_dense(kind, width)
         ids = [token_ids(kind, text) for text in TEXTS]
         vectors = [vector(model, one, pooling, dense) for one in ids]

@@ -14,12 +14,16 @@ pub enum Feature {
     Sampling,
     LogitRules,
     IgnoreEos,
+    /// An encoder reads the prompt.
+    Encoder,
 }
 
-use Feature::{Grammar, IgnoreEos, LogitRules, LogitsProcessor, Logprobs, Sampling, Speculation};
+use Feature::{
+    ContextShift, Encoder, Grammar, IgnoreEos, LogitRules, LogitsProcessor, Logprobs, Sampling, Speculation,
+};
 
 /// The pairs that can't go together, and the reasons. Every other pair works.
-const CONFLICTS: [(Feature, Feature, &str); 5] = [
+const CONFLICTS: [(Feature, Feature, &str); 7] = [
     (
         Speculation,
         Sampling,
@@ -33,6 +37,12 @@ const CONFLICTS: [(Feature, Feature, &str); 5] = [
     (Speculation, Logprobs, "a draft is verified without log probabilities"),
     (Speculation, LogitsProcessor, "a draft is verified without the processor"),
     (Grammar, IgnoreEos, "a grammar says where the end is"),
+    (
+        Speculation,
+        Encoder,
+        "a decoder that has an encoder does not continue its prompt, so that nothing in it is a draft, and a draft model would not know it",
+    ),
+    (ContextShift, Encoder, "such a decoder's text is an answer as a whole, of which nothing may be dropped"),
 ];
 
 /// Why two features can't go together; None if they can.
@@ -55,12 +65,12 @@ pub fn check(features: &[(Feature, &str)]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::Feature::{ContextShift, ReasoningBudget};
+    use super::Feature::ReasoningBudget;
     use super::*;
     use crate::error::Code;
 
     /// All features, in the order of the README's table.
-    const FEATURES: [Feature; 9] = [
+    const FEATURES: [Feature; 10] = [
         Speculation,
         Grammar,
         ReasoningBudget,
@@ -70,6 +80,7 @@ mod tests {
         Sampling,
         LogitRules,
         IgnoreEos,
+        Encoder,
     ];
 
     impl Feature {
@@ -85,6 +96,7 @@ mod tests {
                 Sampling => "`temperature` above 0",
                 LogitRules => "bias, bans, penalties, DRY, `min_tokens`",
                 IgnoreEos => "`ignore_eos`",
+                Encoder => "encoder-decoder models",
             }
         }
     }

@@ -94,13 +94,21 @@ impl Decoder {
         self.slots.has_free()
     }
 
-    /// One forward pass over `ids` from an empty context. Returns logits [n_tokens, vocab_size], and the hidden states after these numbers of layers,
+    /// One forward pass over `ids` from an empty context, after what the encoder has read if there is one. Returns logits [n_tokens, vocab_size], and the hidden states after these numbers of layers,
     /// [n_tokens, n_embd] each. The slot forgets what it held.
-    pub async fn forward(&self, ids: &[u32], layers: &[usize]) -> Result<(Tensor, Vec<Tensor>)> {
+    pub async fn forward(
+        &self,
+        source: Option<&[u32]>,
+        ids: &[u32],
+        layers: &[usize],
+    ) -> Result<(Tensor, Vec<Tensor>)> {
         let context = &self.context;
         let pass = async |relief| {
             let mut slot = self.slots.emptied(&self.prompt_cache, relief).await?;
-            let pass = || slot.forward(&self.transformer, ids, layers);
+            let pass = || {
+                source.map_or(Ok(()), |source| slot.encode(&self.transformer, source))?;
+                slot.forward(&self.transformer, ids, layers)
+            };
             let passed = context.device().attempt("a forward pass", pass).await?;
             self.slots.give_back(slot.into_slot());
             Ok(passed)

@@ -28,6 +28,8 @@ pub struct Prefilled {
 /// A prompt, and the first tokens of the answer if they are certain.
 pub struct Prompt<'a> {
     pub tokens: &'a [u32],
+    /// What the encoder of an encoder-decoder reads; then `tokens` is how its decoder begins.
+    pub source: Option<&'a [u32]>,
     /// How many tokens at the end of `tokens` belong to the answer.
     pub forced: usize,
     /// The same request must give the same tokens again.
@@ -54,8 +56,29 @@ impl Prefill<'_> {
     /// Takes a prompt in, without the part at its beginning that a slot already holds. `None` if it was cancelled; what was taken in stays for
     /// later prompts.
     pub async fn run(&self, prompt: &Prompt<'_>, params: &SequenceParams) -> Result<Option<Prefilled>> {
-        let lease = self.configured(self.with_prefix(prompt.tokens).await?, prompt, params).await?;
+        let Some(source) = prompt.source else {
+            let lease = self.configured(self.with_prefix(prompt.tokens).await?, prompt, params).await?;
+            return self.take_in(lease, prompt).await;
+        };
+        let lease = self.slots.emptied(self.cache, self.relief).await?;
+        let mut lease = self.configured(lease, prompt, params).await?;
+        if !self.read_source(&mut lease, source, &prompt.canceller).await? {
+            return Ok(None);
+        }
         self.take_in(lease, prompt).await
+    }
+
+    /// The encoder's pass over a text. False if it was cancelled.
+    async fn read_source(&self, slot: &mut Slot, source: &[u32], canceller: &Canceller) -> Result<bool> {
+        if canceller.is_cancelled() {
+            return Ok(false);
+        }
+        let pass = || slot.encode(self.transformer, source);
+        if self.transformer.context().device().is_paced() {
+            return Ok(self.in_pieces(source.len(), canceller, pass).await?.is_some());
+        }
+        self.attempt(source.len(), pass).await?;
+        Ok(true)
     }
 
     async fn take_in(&self, mut lease: SlotLease, prompt: &Prompt<'_>) -> Result<Option<Prefilled>> {

@@ -42,6 +42,8 @@ pub struct Slot {
     /// After a context shift: how many tokens, from the first on, have seen no dropped tokens.
     unshifted: Option<usize>,
     shifts: ContextShifts,
+    /// The tokens mean something only beside a text that an encoder has read.
+    has_source: bool,
 }
 
 /// The prompt's states of one sequence. Others take them over instead of computing them.
@@ -87,6 +89,9 @@ impl Slot {
         // A prompt's kernels are the same for any number of tokens above one.
         let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
         context.prepare(|| transformer.forward(&prompt, &state, &states, Logits::Last)).await?;
+        if transformer.has_encoder() {
+            context.prepare(|| transformer.encode(&[0; 2], &states)).await?;
+        }
         context.device().sync().await?;
         Ok(Self {
             sequence,
@@ -103,6 +108,7 @@ impl Slot {
             prefill_computed_len: 0,
             unshifted: None,
             shifts: ContextShifts::default(),
+            has_source: transformer.has_encoder(),
         })
     }
 
@@ -120,6 +126,9 @@ impl Slot {
 
     /// The tokens that a prompt with the same beginning can take over.
     pub fn reusable(&self) -> &[u32] {
+        if self.has_source {
+            return &[];
+        }
         &self.tokens[..self.unshifted.unwrap_or(usize::MAX).min(self.tokens.len())]
     }
 
@@ -259,6 +268,15 @@ impl Slot {
         Ok(tokens)
     }
 
+    /// The encoder reads a text, at least one token and no more than the context holds. The slot forgets what it held: what follows is
+    /// written by that text.
+    pub fn encode(&mut self, transformer: &Transformer, source: &[u32]) -> Result<()> {
+        self.forget();
+        self.check(transformer, source)?;
+        transformer.encode(source, &self.states)?;
+        self.states.source()?.set_length(transformer.context(), source.len())
+    }
+
     /// The logits after each of `ids`, [ids, vocab_size], and the hidden states after these numbers of layers, [ids, n_embd] each.
     pub fn forward(
         &mut self,
@@ -290,6 +308,9 @@ impl Slot {
 
     /// What a pass over a prompt's first tokens would do, for a caller that runs nothing.
     pub fn rehearse(&self, transformer: &Transformer, tokens: usize) -> Result<Tensor> {
+        if transformer.has_encoder() {
+            transformer.encode(&vec![0; tokens], &self.states)?;
+        }
         let tokens = transformer.context().empty(Desc::u32(&[tokens]), "prompt")?;
         transformer.forward(&tokens, &self.state, &self.states, Logits::Last)
     }

@@ -30,8 +30,10 @@ use crate::text::tools::End;
 /// What to generate, after validation.
 #[derive(Clone)]
 pub(super) struct Request {
-    /// Token ids, at least one and fewer than the context holds.
+    /// Token ids, at least one and fewer than the context holds: what is continued.
     pub prompt: Vec<u32>,
+    /// What the encoder of an encoder-decoder reads: the caller's prompt. Then `prompt` is how its decoder begins.
+    pub source: Option<Rc<[u32]>>,
     /// `None`: as many as the context has room for.
     pub max_tokens: Option<usize>,
     /// With the seed of this choice.
@@ -79,8 +81,14 @@ impl Request {
             (self.sampler.temperature != 0.0).then_some((Feature::Sampling, "a temperature above 0")),
             sampler.adjusts().then_some((Feature::LogitRules, rules)),
             self.ignore_eos.then_some((Feature::IgnoreEos, "ignore_eos")),
+            self.source.as_ref().map(|_| (Feature::Encoder, "a model that has an encoder")),
         ];
         asked.into_iter().flatten().collect()
+    }
+
+    /// How many tokens the caller's prompt has.
+    pub fn prompt_tokens(&self) -> usize {
+        self.source.as_ref().map_or(self.prompt.len(), |source| source.len())
     }
 }
 
@@ -270,13 +278,25 @@ impl Choice {
         let logprobs = self.request.logprobs.filter(|_| self.request.processor.is_none());
         let is_reproducible = self.request.is_reproducible;
         let canceller = self.canceller.clone();
-        let prompt = Prompt { tokens: &tokens, forced: forced.len(), is_reproducible, logprobs, canceller };
+        let source = self.request.source.clone();
+        let source = source.as_deref();
+        let prompt = Prompt { tokens: &tokens, source, forced: forced.len(), is_reproducible, logprobs, canceller };
         let decoder = self.engine.decoder()?.clone();
         // What is known of one choice is not a part of the others.
         let is_replayed = self.request.replayed.is_some();
         let prompted = prompted.filter(|_| !is_replayed);
         let Some(prefilled) = decoder.prefill(&prompt, &params, prompted, patience).await? else { return Ok(None) };
-        self.cached = prefilled.cached.min(self.request.prompt.len());
+        self.cached = match source {
+            // What another choice's encoder has read, if anything.
+            Some(source) => {
+                if prefilled.cached > 0 {
+                    source.len()
+                } else {
+                    0
+                }
+            }
+            None => prefilled.cached.min(self.request.prompt.len()),
+        };
         let Prefilled { last_pass, .. } = prefilled;
         let result = prefilled.result.clone();
         let last = tokens.last().copied().unwrap_or_default();
@@ -416,7 +436,7 @@ impl Choice {
     }
 
     fn usage(&self) -> Usage {
-        let (prompt_tokens, completion_tokens) = (self.request.prompt.len(), self.generated);
+        let (prompt_tokens, completion_tokens) = (self.request.prompt_tokens(), self.generated);
         Usage {
             prompt_tokens,
             completion_tokens,
@@ -441,7 +461,7 @@ impl Choice {
         let per_second = |tokens: usize, ms: f64| if ms > 0.0 { tokens as f64 * 1e3 / ms } else { 0.0 };
         Timings {
             prompt_ms,
-            prompt_tokens_per_s: per_second(self.request.prompt.len() - self.cached, prompt_ms),
+            prompt_tokens_per_s: per_second(self.request.prompt_tokens() - self.cached, prompt_ms),
             decode_ms,
             tokens_per_s: per_second(self.generated.saturating_sub(1), decode_ms),
             cached_prompt_tokens: self.cached,

@@ -199,11 +199,32 @@ impl Engine {
                 "hidden states: the model has {most} layers, so 0 to {most} can be asked for, not {layer}"
             );
         }
-        let passed = self.0.decoder()?.forward(ids, layers).await;
+        let decoder = self.0.decoder()?;
+        if decoder.transformer.has_encoder() {
+            bail!(
+                InvalidRequest,
+                "the model ({}) has an encoder, without whose text its decoder gives no logits; use completions",
+                self.0.info.architecture
+            );
+        }
+        let passed = decoder.forward(None, ids, layers).await;
         let (logits, hidden_states) = passed.map_err(|error| self.0.explain(error))?;
         self.0.context.device().flush();
         let shared = |tensor: Tensor| EngineTensor::new(&self.0.context, tensor);
         Ok((shared(logits), hidden_states.into_iter().map(shared).collect()))
+    }
+
+    /// One forward pass of the decoder of an encoder-decoder over `ids`, which begin with its start token: the logits after each, [n_tokens,
+    /// vocab_size], when the encoder has read `source`.
+    pub async fn forward_after(&self, source: &[u32], ids: &[u32]) -> Result<EngineTensor> {
+        let decoder = self.0.decoder()?;
+        if !decoder.transformer.has_encoder() {
+            bail!(InvalidRequest, "the model ({}) has no encoder", self.0.info.architecture);
+        }
+        let passed = decoder.forward(Some(source), ids, &[]).await;
+        let (logits, _) = passed.map_err(|error| self.0.explain(error))?;
+        self.0.context.device().flush();
+        Ok(EngineTensor::new(&self.0.context, logits))
     }
 
     /// What runs it, for whoever shares its GPU.
@@ -283,6 +304,20 @@ impl Inner {
     /// The error with what is held, if memory has run out.
     pub fn explain(&self, error: Error) -> Error {
         self.memory().explain(error)
+    }
+
+    /// The model, if it generates text that goes on with a chat.
+    pub fn chat_decoder(&self) -> Result<&Rc<Decoder>> {
+        let decoder = self.decoder()?;
+        if decoder.transformer.has_encoder() {
+            bail!(
+                InvalidRequest,
+                "the model ({}) has an encoder, which reads one text, and answers it: it holds no chats; use completions, or load another \
+                 model",
+                self.info.architecture
+            );
+        }
+        Ok(decoder)
     }
 
     /// The model, if it generates text.

@@ -44,20 +44,20 @@ impl Engine {
     /// Checks what can be checked now; nothing runs before the first `next`.
     pub(super) fn start(&self, request: Request) -> Result<Generation> {
         let capacity = self.0.info.context_length;
-        if request.prompt.is_empty() {
+        let prompt_tokens = request.prompt_tokens();
+        if prompt_tokens == 0 {
             bail!(InvalidRequest, "the prompt has no tokens, wanted at least one");
         }
-        // At least one position must be left for the answer.
-        if request.prompt.len() >= capacity {
+        // At least one position must be left for the answer, which an encoder's text takes none of.
+        if prompt_tokens > capacity || request.prompt.len() >= capacity {
             bail!(
                 ContextLengthExceeded,
-                "the prompt has {} tokens, and the context holds {capacity}; shorten the messages or load with a larger \
-                 contextLength",
-                request.prompt.len()
+                "the prompt has {prompt_tokens} tokens, and the context holds {capacity}; shorten the messages or load with a larger \
+                 contextLength"
             );
         }
         conflicts::check(&request.features())?;
-        let usage = Usage { prompt_tokens: request.prompt.len(), ..Usage::default() };
+        let usage = Usage { prompt_tokens, ..Usage::default() };
         Ok(Generation {
             engine: self.0.clone(),
             request,

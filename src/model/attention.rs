@@ -1,6 +1,7 @@
 //! The weights of a layer's attention. The op sets run it.
 
 use super::config::Config;
+use super::distances;
 use super::layer_config::LayerConfig;
 use super::linear::Linear;
 use super::norm::Norm;
@@ -22,7 +23,7 @@ pub(super) struct Attention {
     pub k_norm: Norm,
     /// Of each head's values.
     pub v_norm: Norm,
-    /// A number for each head: a sink's score, or a slope of ALiBi.
+    /// Numbers of each head: a sink's score, a slope of ALiBi, or what each distance adds.
     pub per_head: Option<Tensor>,
     /// The gate of the result, [n_heads · head_dim, n_embd].
     pub gate: Option<Linear>,
@@ -66,24 +67,16 @@ impl Attention {
         stems.map(|(part, stem)| Ok((QkvParts::of(part, 1), Linear::of(weights, &name(stem))?))).collect()
     }
 
-    /// The sinks' scores, or ALiBi's slopes.
+    /// The sinks' scores, ALiBi's slopes, or what distances add; an encoder has a table for all layers.
     fn per_head(context: &Context, config: &Config, weights: &Weights, index: usize) -> Result<Option<Tensor>> {
         if let Some(sinks) = weights.optional(&format!("blk.{index}.attn_sinks.weight")) {
             return Ok(Some(sinks.clone()));
         }
+        if config.distances.is_some() && !config.arch.is_encoder {
+            return distances::table(context, config, weights);
+        }
         let Some(largest) = config.alibi else { return Ok(None) };
-        let slopes = alibi_slopes(config.n_heads, largest);
+        let slopes = distances::alibi_slopes(config.n_heads, largest);
         context.tensor(&HostTensor::f32(&[slopes.len()], &slopes)).map(Some)
     }
-}
-
-/// ALiBi's slopes: powers of 2^(−b / n) for the n heads, n rounded down to a power of two, and between them those of twice as many for the
-/// heads that are left.
-pub(super) fn alibi_slopes(heads: usize, largest: f32) -> Vec<f32> {
-    let power = (heads + 1).next_power_of_two() / 2;
-    let slope = |head: usize| {
-        let steps = if head < power { (head + 1) as f32 } else { (head - power) as f32 + 0.5 };
-        (-largest * steps / power as f32).exp2()
-    };
-    (0..heads).map(slope).collect()
 }

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     altup_config::{self, AltUp},
-    arch::{Arch, LayerPattern, Need, expected_tensors},
-    buckets::Buckets,
+    arch::{Arch, FIRST_GATE, LayerPattern, Need, expected_tensors},
+    buckets::{Buckets, Distances},
     checkpoint::{Checkpoint, Origin, TensorInfo, TensorValues},
+    encoder_part,
     experts_config::{Experts, experts},
     gguf::Metadata,
     keys::{HeadDims, Keys},
@@ -90,8 +91,14 @@ pub struct Config {
     pub vocab_size: usize,
     /// The length of the rows of the embedding, which a matrix may bring to `n_embd`.
     pub embedding_width: usize,
-    /// Distances that differ in what they add to the scores of attention; 0 if nothing is added by distance.
-    pub distance_buckets: usize,
+    /// What is added to the scores of attention is learned for these distances; `None` if nothing is added by distance.
+    pub distances: Option<Distances>,
+    /// The encoder whose output the layers attend to besides.
+    pub encoder: Option<Box<Config>>,
+    /// The token with which the decoder of an encoder-decoder begins.
+    pub decoder_start: Option<u32>,
+    /// Feed-forwards have gates, if the architecture leaves it open.
+    pub is_gated: bool,
     /// Content and distance are compared in attention (DeBERTa), with distances in these buckets.
     pub disentangled: Option<Buckets>,
     /// The number of token types of an encoder; 0 if it has none.
@@ -149,6 +156,14 @@ impl Config {
             );
         }
         let arch = Arch::find(metadata.str("general.architecture")?)?;
+        let (of_encoder, of_decoder) = match arch.encoder {
+            Some(_) => encoder_part::divided(tensors),
+            None => (Vec::new(), Vec::new()),
+        };
+        let encoder = arch.encoder.map(|encoder| {
+            Self::from_metadata(&encoder_part::metadata(metadata, arch, encoder), &of_encoder).map(Box::new)
+        });
+        let (encoder, tensors) = (encoder.transpose()?, if arch.encoder.is_some() { &of_decoder } else { tensors });
         let keys = Keys { metadata, arch };
         keys.refuse_unsupported()?;
 
@@ -197,6 +212,8 @@ impl Config {
         let (attention_in, attention_out) = (keys.multiplier("attention_in")?, keys.multiplier("attention_out")?);
         let scale_of_scores = keys.multiplier("key")? * attention_in * attention_in;
         let [gate, down] = keys.multipliers("feed_forward")?;
+        let is_gated = keys.is_gated(by_name.contains_key(FIRST_GATE))?;
+        let tie_embeddings = !by_name.contains_key(OUTPUT);
         let config = Self {
             arch,
             n_layers,
@@ -224,10 +241,12 @@ impl Config {
                 feed_forward: residual_scale * down,
             },
             activation: match arch.activation {
+                _ if !is_gated => arch.ungated.unwrap_or_default(),
                 Activation::Silu if gate != 1.0 => Activation::ScaledSilu(gate),
                 activation => activation,
             },
-            logit_scale,
+            logit_scale: logit_scale
+                * if keys.scales_tied_logits(tie_embeddings)? { 1.0 / (n_embd as f32).sqrt() } else { 1.0 },
             attention_clamp: keys.positive_or_none("attention.clamp_kqv")?,
             attention_temperature: keys.attention_temperature()?,
             alibi: keys.positive_or_none("attention.max_alibi_bias")?.or(arch.default_alibi),
@@ -249,13 +268,19 @@ impl Config {
                 Some(projection) => projection.dims.first().map_or(0, |&n| usize::try_from(n).unwrap_or(usize::MAX)),
                 None => n_embd,
             },
-            distance_buckets: by_name.get("attn_rel_b.weight").map_or(0, |table| rows_of(table)),
+            distances: match by_name.get("attn_rel_b.weight") {
+                Some(table) => Some(keys.distances(rows_of(table))?),
+                None => None,
+            },
+            encoder,
+            decoder_start: keys.decoder_start(vocab_size)?,
+            is_gated,
             disentangled: keys.disentangled(trained)?,
             token_types: by_name.get("token_types.weight").map_or(0, |types| rows_of(types)),
             dense: dense(n_embd, &by_name)?,
             labels: by_name.get("cls.output.weight").map_or(0, |output| rows_of(output)),
             layers,
-            tie_embeddings: !by_name.contains_key(OUTPUT),
+            tie_embeddings,
         };
         if config.per_layer_vocabulary > config.vocab_size {
             bail!(

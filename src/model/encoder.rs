@@ -106,6 +106,18 @@ impl Encoder {
 
     /// Records one pass over `texts`. Returns what `pooling` makes of a span of each text, from its begin: [texts, n_embd], not normalized.
     pub fn forward(&self, texts: &[EncoderText<'_>], spans: &[[u32; 2]], pooling: Pooling) -> Result<Tensor> {
+        let x = self.states(texts)?;
+        let mut begin = 0;
+        let mut rows = Vec::with_capacity(2 * texts.len());
+        for (text, [first, end]) in texts.iter().zip(spans) {
+            rows.extend([begin + first, begin + end]);
+            begin += text.ids.len() as u32;
+        }
+        pooling.run(&self.context, &x, &rows)
+    }
+
+    /// The same pass without the pooling: a vector for each token, [n, n_embd].
+    pub fn states(&self, texts: &[EncoderText<'_>]) -> Result<Tensor> {
         let batch = self.batch(texts)?;
         let mut x = self.embed(&batch)?; // [n, n_embd]
         let ops = Unfused {
@@ -125,14 +137,7 @@ impl Encoder {
         for layer in &self.layers {
             x = layer.run(&ops, &x, None)?;
         }
-        x = self.output_norm.run(&self.context, &x)?;
-        let mut begin = 0;
-        let mut rows = Vec::with_capacity(2 * texts.len());
-        for (text, [first, end]) in texts.iter().zip(spans) {
-            rows.extend([begin + first, begin + end]);
-            begin += text.ids.len() as u32;
-        }
-        pooling.run(&self.context, &x, &rows)
+        self.output_norm.run(&self.context, &x)
     }
 
     fn batch(&self, texts: &[EncoderText<'_>]) -> Result<Batch> {

@@ -72,6 +72,8 @@ impl Fused {
             && config.attention_clamp.is_none()
             && config.attention_temperature.is_none()
             && config.alibi.is_none()
+            && config.distances.is_none()
+            && config.encoder.is_none()
             && !has_one("attn_sinks.weight")
             && !(has_head_norms && config.arch.norms_heads_after_rope);
         let activation_fits = !has_one("xielu_beta.weight");

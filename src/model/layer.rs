@@ -7,6 +7,7 @@ use super::Weights;
 use super::altup::StreamsOfLayer;
 use super::attention::Attention;
 use super::config::{Config, ResidualScales};
+use super::cross_attention::CrossAttention;
 use super::feed_forward::{FeedForward, Inner};
 use super::latent::LatentAttention;
 use super::layer_ops::LayerOps;
@@ -29,6 +30,11 @@ pub(super) struct Layer {
     post_attention_norm: Norm,
     /// For the residual stream after that was added to it.
     attention_output_norm: Norm,
+    cross_attention_norm: Norm,
+    /// Attention to the output of an encoder.
+    pub cross_attention: Option<CrossAttention>,
+    /// For the residual stream after that was added to it.
+    cross_attention_output_norm: Norm,
     feed_forward_norm: Norm,
     feed_forward: Option<FeedForward>,
     post_feed_forward_norm: Norm,
@@ -70,6 +76,9 @@ impl Layer {
             recurrent: RecurrentMixer::of(context, config, weights, index)?,
             post_attention_norm: norm_after("post_attention_norm")?,
             attention_output_norm: norm("attn_output_norm"),
+            cross_attention_norm: norm("cross_attn_norm"),
+            cross_attention: CrossAttention::of(config, weights, index)?,
+            cross_attention_output_norm: norm("cross_attn_output_norm"),
             is_parallel: config.is_parallel || (feed_forward_norm.is_none() && config.arch.parallel_without_norm),
             feed_forward_norm,
             feed_forward: of_layer.has_feed_forward.then(feed_forward).transpose()?,
@@ -92,6 +101,11 @@ impl Layer {
         }
         let beside = self.add_attention(ops, x)?;
         let x = &self.attention_output_norm.run(ops.context(), x)?;
+        if let Some(cross) = &self.cross_attention {
+            let inner = ops.cross_attention(cross, &ops.normed(&self.cross_attention_norm, x)?)?;
+            ops.add_product(x, inner, &cross.output, &Norm::none(), 1.0)?;
+        }
+        let x = &self.cross_attention_output_norm.run(ops.context(), x)?;
         match beside {
             Some(f) => f.add_to(ops, x, &self.post_feed_forward_norm, self.scales.feed_forward)?,
             None => self.add_feed_forward(ops, x)?,

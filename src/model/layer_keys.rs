@@ -8,7 +8,11 @@ use crate::error::Result;
 impl Keys<'_> {
     /// The layers without those that predict further tokens, which llama.cpp's files count too.
     pub fn layers(&self, max: usize) -> Result<usize> {
-        let (all, further) = (self.dim("block_count", max)?, self.further_layers(max)?);
+        // llama.cpp's key for a decoder that has another number of layers than its encoder.
+        let of_decoder =
+            if self.arch.encoder.is_some() { self.optional_dim("decoder_block_count", max)? } else { None };
+        let all = of_decoder.map_or_else(|| self.dim("block_count", max), Ok)?;
+        let further = self.further_layers(max)?;
         if further >= all {
             bail!(InvalidMetadata, "{} is {further} of {all} layers", self.name("nextn_predict_layers"));
         }

@@ -1,6 +1,7 @@
 //! The steps of a layer, which an op set does (`unfused.rs`, `decode.rs`, `prefill.rs`).
 
 use super::attention::Attention;
+use super::cross_attention::CrossAttention;
 use super::latent::LatentAttention;
 use super::linear::Linear;
 use super::mixer::RecurrentMixer;
@@ -28,6 +29,11 @@ pub(super) trait LayerOps {
     /// The same of attention over latents [n, n_heads · value], which fused ops don't compute (`Fused::takes`).
     fn latent_attention(&self, _: &LatentAttention, _: &Self::Normed<'_>) -> Result<Self::Inner> {
         bail!(Internal, "attention over latents by fused ops")
+    }
+
+    /// The same of attention to the output of an encoder, which they don't compute either.
+    fn cross_attention(&self, _: &CrossAttention, _: &Self::Normed<'_>) -> Result<Self::Inner> {
+        bail!(Internal, "cross-attention by fused ops")
     }
 
     /// The results of a recurrent layer [n, width], for `output`.

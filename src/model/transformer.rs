@@ -5,7 +5,10 @@
 use super::Weights;
 use super::altup::StreamProjections;
 use super::config::Config;
+use super::cross_attention::CrossAttention;
 use super::decode::Decode;
+use super::encoder::Encoder;
+use super::encoder_part;
 use super::fused::{Fused, FusedPass};
 use super::layer::Layer;
 use super::layer_ops::LayerOps;
@@ -14,7 +17,7 @@ use super::norm::Norm;
 use super::per_layer::PerLayerEmbeddings;
 use super::prefill::{Precision, Prefill};
 use super::rope::{RopeTable, RopeTensor};
-use super::state::{KvCache, KvFormat, LatentCache, LayerStates, RecurrentLayer, RecurrentStates};
+use super::state::{KvCache, KvFormat, LatentCache, LayerStates, RecurrentLayer, RecurrentStates, SourceStates};
 use super::unfused::{Tokens, Unfused};
 use crate::error::Result;
 use crate::tensor::ops::{self, AddRow, Epilogue, MatVecSmallBatch, RmsNormSoa, Scale, SliceRows, Softcap};
@@ -31,6 +34,8 @@ pub struct Transformer {
     fused: Option<Fused>,
     /// Recurrent layers, each with the number of the layer after which it runs.
     recurrent: Vec<(usize, Box<dyn RecurrentLayer>)>,
+    /// Reads the text that the layers attend to besides.
+    encoder: Option<Box<Encoder>>,
     positions: Option<Matrix>,   // [context_length, n_embd]
     output_norm: Norm,           // [n_embd]
     output: Matrix,              // [vocab_size, n_embd]; the embedding again when tied
@@ -87,6 +92,11 @@ impl Transformer {
             (None, Norm::of(&config, weights, "output_norm"))
         };
         let embedding_norm = Norm::of(&config, weights, "token_embd_norm");
+        let encoder = config.encoder.as_deref().map(|encoder| {
+            let weights = weights.part(encoder_part::PREFIX, &[encoder_part::EMBEDDING]);
+            Encoder::new(context, encoder.clone(), &weights).map(Box::new)
+        });
+        let encoder = encoder.transpose()?;
         if output_norm.is_none() {
             bail!(MissingTensor, "the model has no tensor \"output_norm.weight\"")
         }
@@ -97,6 +107,7 @@ impl Transformer {
             layers,
             fused,
             recurrent: Vec::new(),
+            encoder,
             positions: weights.optional_matrix("position_embd.weight"),
             output_norm,
             output,
@@ -125,7 +136,21 @@ impl Transformer {
         let recurrent: Vec<usize> = self.config.recurrent_state_lens().chain(further).collect();
         let kv = KvCache::new(&self.context, &self.config, capacity, sequences, format)?;
         let latents = LatentCache::new(&self.context, &self.config, capacity, sequences, format)?;
-        Ok(LayerStates::new(kv, latents, RecurrentStates::new(&self.context, &recurrent, sequences)?))
+        let states = LayerStates::new(kv, latents, RecurrentStates::new(&self.context, &recurrent, sequences)?);
+        if self.encoder.is_none() {
+            return Ok(states);
+        }
+        // The same sizes: a text of the encoder may be as long as one of the decoder.
+        let kv = KvCache::new(&self.context, &self.config, capacity, sequences, format)?;
+        Ok(states.with_source(SourceStates::new(&self.context, kv, sequences)?))
+    }
+
+    pub(super) fn encoder(&self) -> Option<&Encoder> {
+        self.encoder.as_deref()
+    }
+
+    pub(super) fn cross_attentions(&self) -> impl Iterator<Item = &CrossAttention> {
+        self.layers.iter().filter_map(|layer| layer.cross_attention.as_ref())
     }
 
     /// The model's dimensions and constants.

@@ -4,6 +4,7 @@
 use super::arch::RopeKind;
 use super::attention;
 use super::config::Config;
+use super::cross_attention::CrossAttention;
 use super::disentangled::Disentangled;
 use super::latent::{LatentAttention, LatentPass};
 use super::layer_ops::LayerOps;
@@ -109,7 +110,11 @@ impl LayerOps for Unfused<'_> {
                 match &layer.per_head {
                     None => context.run1(&attention, &[&q, k_cache, v_cache, state]),
                     Some(of_heads) => {
-                        let numbers = if config.alibi.is_some() { PerHead::Slope } else { PerHead::Sink };
+                        let numbers = match (config.distances, config.alibi) {
+                            (Some(distances), _) => PerHead::Distances { reach: distances.farthest },
+                            (None, Some(_)) => PerHead::Slope,
+                            (None, None) => PerHead::Sink,
+                        };
                         let op = AttentionPerHead { attention, numbers };
                         context.run1(&op, &[&q, k_cache, v_cache, state, of_heads])
                     }
@@ -145,6 +150,14 @@ impl LayerOps for Unfused<'_> {
         };
         let Self { context, config, product, .. } = *self;
         layer.run(&LatentPass { context, config, rope, states, state, product }, h)
+    }
+
+    fn cross_attention(&self, cross: &CrossAttention, h: &Tensor) -> Result<Tensor> {
+        let Tokens::After { states, .. } = self.tokens else { bail!(Internal, "an encoder with cross-attention") };
+        let (k, v, span) = states.source()?.layer(cross.state);
+        let (heads, head_dim, scale) = (self.config.n_heads, cross.head_dim, self.config.attention_scale);
+        let op = AttentionSpans { heads, kv_heads: heads, head_dim, scale, reach: None };
+        self.context.run1(&op, &[&self.product(&cross.query, h)?, k, v, span])
     }
 
     fn recurrent(&self, mixer: &RecurrentMixer, h: &Tensor) -> Result<Tensor> {

@@ -249,6 +249,18 @@ impl Weights {
         Ok(places)
     }
 
+    /// Those whose names begin with `prefix`, without it, and those of `shared` that are not among them.
+    pub fn part(&self, prefix: &str, shared: &[&str]) -> Self {
+        let (mut matrices, mut vectors) = (HashMap::new(), HashMap::new());
+        for name in shared {
+            matrices.extend(self.matrices.get(*name).map(|matrix| ((*name).to_owned(), matrix.clone())));
+        }
+        let own = |name: &String| name.strip_prefix(prefix).map(str::to_owned);
+        matrices.extend(self.matrices.iter().filter_map(|(name, matrix)| Some((own(name)?, matrix.clone()))));
+        vectors.extend(self.vectors.iter().filter_map(|(name, vector)| Some((own(name)?, vector.clone()))));
+        Self { matrices, vectors, joined: HashMap::new(), ..*self }
+    }
+
     /// A matrix that `Config` checked to exist.
     pub fn matrix(&self, name: &str) -> Result<Matrix> {
         self.optional_matrix(name).ok_or_else(|| err!(MissingTensor, "the model has no tensor {name:?}"))

@@ -72,6 +72,7 @@ fn tiny_encoders_give_the_vectors_of_transformers_from_both_formats() {
         "gte",
         "mpnet",
         "deberta_v2",
+        "t5encoder",
     ];
     let encoders = ARCHS.iter().filter(|arch| arch.is_encoder).map(|arch| arch.name.replace('-', "_"));
     assert!(encoders.eq(models), "every encoder has a golden model");

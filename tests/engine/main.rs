@@ -14,6 +14,7 @@ mod classifiers;
 mod corpus;
 mod draft_model;
 mod embeddings;
+mod encoder_decoders;
 mod fidelity;
 mod gguf;
 mod hub;

@@ -80,7 +80,7 @@ fn asked<'a>(
         masked,
     };
     let canceller = Canceller::default();
-    (params, Prompt { tokens: prompt, forced: 0, is_reproducible: false, logprobs: None, canceller })
+    (params, Prompt { tokens: prompt, source: None, forced: 0, is_reproducible: false, logprobs: None, canceller })
 }
 
 /// Prefills a prompt and begins to decode.

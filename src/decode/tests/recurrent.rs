@@ -66,7 +66,7 @@ fn reference(decoder: &Decoder, prompt: &[u32], longest: usize) -> Vec<u32> {
     let mut text = prompt.to_vec();
     for _ in 0..longest {
         let logits = pollster::block_on(async {
-            let (logits, _) = decoder.forward(&text, &[]).await?;
+            let (logits, _) = decoder.forward(None, &text, &[]).await?;
             decoder.context.readback(&[&logits]).await
         });
         let logits = logits.unwrap()[0].to_f32().unwrap();

@@ -18,7 +18,7 @@ impl Engine {
 
     /// Renders and tokenises the messages. Nothing is generated before the first `next`.
     pub fn chat(&self, request: ChatRequest) -> Result<Generation> {
-        self.0.decoder()?;
+        self.0.chat_decoder()?;
         let ChatRequest { chat, logprobs, reasoning, generation } = request;
         let (tools, choice) = chat.functions()?;
         let rendered = self.render(&chat, &tools, &choice)?;

@@ -10,15 +10,20 @@ use crate::error::Result;
 use crate::sampler::check_room;
 
 impl Engine {
-    /// Tokenises the text that is to be continued. Nothing is generated before the first `next`.
+    /// Tokenises the text that is to be continued, or that the model's encoder reads. Nothing is generated before the first `next`.
     pub fn complete(&self, request: CompletionRequest) -> Result<Generation> {
-        self.0.decoder()?;
+        let start = self.0.decoder()?.transformer.config().decoder_start;
         let CompletionRequest { completion, logprobs, generation } = request;
         let prompt = match completion.prompt {
             Prompt::Text(text) => self.tokenizer().encode(&text, true, true)?,
             Prompt::Tokens(ids) => ids,
         };
-        self.start(self.request(generation, prompt, true, logprobs.wanted()?)?)
+        let Some(start) = start else {
+            return self.start(self.request(generation, prompt, true, logprobs.wanted()?)?);
+        };
+        // What the decoder writes does not continue the prompt, which its encoder reads.
+        let request = self.request(generation, vec![start], false, logprobs.wanted()?)?;
+        self.start(Request { source: Some(prompt.into()), ..request })
     }
 
     /// Checks the fields against each other and against the model.
@@ -47,6 +52,7 @@ impl Engine {
         let grammar = fields.structured.grammar()?;
         Ok(Request {
             prompt,
+            source: None,
             max_tokens: longest,
             ignore_eos: fields.ending.ignore_eos,
             answer: fields.ending.answer(self.tokenizer().vocab_size(), rules.min_tokens)?,

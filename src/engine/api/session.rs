@@ -79,7 +79,7 @@ impl Engine {
         attachment: Option<Value>,
         write: &mut dyn FnMut(Vec<u8>) -> Result<()>,
     ) -> Result<Session> {
-        let decoder = self.0.decoder()?;
+        let decoder = self.0.chat_decoder()?;
         let mut fields = Fields::of("the conversation", conversation.clone())?;
         let mut chat: ChatFields = fields.group()?;
         fields.finish()?;
@@ -119,7 +119,7 @@ impl Engine {
     /// Takes over a session: requests that begin with its conversation need not take that in again. `invalid_file` if it is damaged or
     /// none, `session_mismatch` if it is of another model; then only the slot that was used longest ago may have lost what it held.
     pub async fn restore_session(&self, source: &dyn ByteSource) -> Result<Session> {
-        let decoder = self.0.decoder()?;
+        let decoder = self.0.chat_decoder()?;
         let mut reader = SourceReader::new(source, 0);
         let session = read(&mut reader).await?;
         let own = self.session_model()?;

@@ -79,6 +79,9 @@ async fn compile(
             let prompt = context.empty(Desc::u32(&[tokens]), "prompt")?;
             transformer.forward(&prompt, &target.state, &cache, Logits::Last)?;
         }
+        if transformer.has_encoder() {
+            transformer.encode(&[0; 2], &cache)?;
+        }
         Ok(())
     };
     context.prepare(steps).await?;

@@ -211,6 +211,9 @@ impl Engine {
             checkpoint.tensor("token_embd.weight").map_or(0, TensorInfo::bytes)
         };
         let mut decoding = Decoding { capacity, max_sequences, precision, kv_format, warnings: plan.warnings };
+        let of_encoder = |tensor: &&TensorInfo| config.encoder.is_some() && tensor.name.starts_with("enc.");
+        let only_gathered =
+            only_gathered + checkpoint.tensors.iter().filter(of_encoder).map(TensorInfo::bytes).sum::<u64>();
         let model_config = config.clone();
         let ready = if is_encoder {
             let of_head = plan.scoring.as_ref().and_then(Scoring::pooling);
@@ -320,7 +323,13 @@ impl Engine {
         progress: &mut dyn FnMut(Progress) -> Result<()>,
     ) -> Result<(DraftModel, DraftInfo)> {
         let inner = &self.0;
-        inner.decoder()?;
+        if inner.decoder()?.transformer.has_encoder() {
+            bail!(
+                InvalidRequest,
+                "the model ({}) has an encoder, so that a draft model would not know its prompt; leave draft out",
+                inner.info.architecture
+            );
+        }
         progress(Progress { phase: Phase::Header, loaded: 0, total: 0 })?;
         let checkpoint = Checkpoint::open(folder, file).await.map_err(|error| about(&folder.name(), error))?;
         let total = checkpoint.file_bytes();
@@ -330,10 +339,10 @@ impl Engine {
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
         let config = Config::of(&checkpoint)?;
-        if config.arch.is_encoder {
+        if config.arch.is_encoder || config.encoder.is_some() {
             bail!(
                 InvalidRequest,
-                "the draft model ({}) is an encoder, wanted one that goes on with a text",
+                "the draft model ({}) is an encoder or has one, wanted a model that goes on with a text",
                 config.arch.name
             );
         }

@@ -95,7 +95,7 @@ impl Plan {
         let scoring = Scoring::of(checkpoint, &config, options, (&chat_templates, &tokenizer))?;
         let generates = !config.arch.is_encoder && config.labels == 0 && !checkpoint.is_without_output()?;
         let (templates, has_chat_template, mut warnings) =
-            Templates::of(&chat_templates, options.chat_template.as_deref(), generates)?;
+            Templates::of(&chat_templates, options.chat_template.as_deref(), generates && config.encoder.is_none())?;
         let embeds = Embeds::of(checkpoint, config.arch.is_encoder, scoring.is_some())?;
         if !generates && scoring.is_none() && embeds.pooling.is_none() {
             bail!(

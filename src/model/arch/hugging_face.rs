@@ -22,6 +22,9 @@ pub struct HuggingFace {
     /// Stems of tensor names (without `.weight` or `.bias`), ours and theirs. The first `{}` is the layer. A second one in theirs is the
     /// expert: all experts become one stacked tensor.
     pub names: &'static [&'static [(&'static str, &'static str)]],
+    /// A key of `config.json` and the value with which the output matrix is the model's own if there is one, whatever `tie_word_embeddings`
+    /// says.
+    pub untied_by: Option<(&'static str, ConstValue)>,
     /// Whole names of tensors, ours and theirs, of those whose last part is another than ours.
     pub whole_names: &'static [(&'static str, &'static str)],
     /// Beginnings of names that stand for others, theirs and those in `names`.
@@ -289,6 +292,7 @@ impl HuggingFace {
         defaults: &[],
         keys: &[DECODER_KEYS, RMS, &[SILU]],
         names: &[COMMON_NAMES, PRE_NORM_NAMES],
+        untied_by: None,
         whole_names: &[],
         // Models that were saved without a head have no such beginning.
         moved: &[("", "model.")],

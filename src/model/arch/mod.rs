@@ -53,13 +53,14 @@ mod seed_oss;
 mod smollm3;
 mod stablelm;
 mod starcoder2;
+mod t5;
 mod tensors;
 
 pub(crate) use hugging_face::{
     ByKind, ClassifierForm, ConfigKey, ConstValue, DECODER_SWITCHES, HuggingFace, KeyMapping, WeightTransform,
 };
-pub(in crate::model) use tensors::FIRST_DENSE;
 pub use tensors::{ExpectedTensor, Need, expected_tensors};
+pub(in crate::model) use tensors::{FIRST_DENSE, FIRST_GATE};
 pub(crate) use tensors::{ROUTER, TensorSpec};
 
 use crate::error::Result;
@@ -133,6 +134,8 @@ pub const ARCHS: &[&Arch] = &[
     &rope_bert::GTE,
     &bert::MPNET,
     &deberta::DEBERTA_V2,
+    &t5::T5_ENCODER,
+    &t5::T5,
 ];
 
 /// An architecture.
@@ -147,8 +150,15 @@ pub struct Arch {
     /// Every token attends to its whole text, or to as much on either side as half a window has, and there are no logits of tokens: texts
     /// become vectors (`model/encoder.rs`).
     pub is_encoder: bool,
+    /// The other half of an encoder-decoder: its encoder, whose output the decoder's layers attend to besides. In files that hold both, its
+    /// tensors have names of their own (`model/source.rs`).
+    pub encoder: Option<&'static Arch>,
     /// The function of the feed-forward's gate, or of its only projection.
     pub activation: Activation,
+    /// Models may have feed-forwards without a gate instead, with this function.
+    pub ungated: Option<Activation>,
+    /// Logits are divided by √n_embd if the embedding is the output matrix too and the metadata does not say it.
+    pub scales_tied_logits: bool,
     /// Which layers have a sliding window, if the metadata has one.
     pub window: WindowPattern,
     /// The window if the file does not give one.
@@ -453,7 +463,10 @@ impl Arch {
         rope: Some(RopeKind::Halves),
         norm: Norm::Rms,
         is_encoder: false,
+        encoder: None,
         activation: Activation::Silu,
+        ungated: None,
+        scales_tied_logits: false,
         window: WindowPattern::All,
         default_window: None,
         window_rope: None,

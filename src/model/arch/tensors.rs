@@ -7,7 +7,7 @@ use super::super::recurrence::Recurrence;
 use Dim::{
     Buckets, Context, ConvChannels, ConvTaps, DistanceRows, Embedding, EmbeddingWidth, ExpertFeedForward, Experts,
     FeedForward, HeadSize, Heads, KeyValue, KeyValueHeads, Labels, One, Query, QueryKeyValue, RecurrentHeads,
-    RecurrentInputs, RecurrentNorm, RecurrentWidth, RopePairs, SharedFeedForward, StateSize, TimeRank,
+    RecurrentInputs, RecurrentNorm, RecurrentWidth, RopePairs, SharedFeedForward, SourceEmbedding, StateSize, TimeRank,
     TimeRankAndStates, TokenTypes, TwiceExpertFeedForward, TwiceFeedForward, Vocabulary,
 };
 use Need::{Beside, Optional, Required, Unless};
@@ -43,9 +43,11 @@ pub enum Need {
 pub enum Dim {
     /// n_embd
     Embedding,
+    /// n_embd of the encoder
+    SourceEmbedding,
     /// embedding_width
     EmbeddingWidth,
-    /// distance_buckets
+    /// The buckets of distances.
     Buckets,
     /// The buckets of distances to either side.
     DistanceRows,
@@ -135,8 +137,9 @@ impl Dim {
         let recurrence = |of: fn(&Recurrence) -> usize| config.recurrence.as_ref().map_or(0, of);
         let dim = match self {
             Self::Embedding => config.n_embd,
+            Self::SourceEmbedding => config.encoder.as_ref().map_or(0, |encoder| encoder.n_embd),
             Self::EmbeddingWidth => config.embedding_width,
-            Self::Buckets => config.distance_buckets,
+            Self::Buckets => config.distances.map_or(0, |distances| distances.buckets),
             Self::DistanceRows => config.disentangled.map_or(0, |buckets| 2 * buckets.count),
             Self::FeedForward => layer.n_ff,
             Self::TwiceFeedForward => 2 * layer.n_ff,
@@ -327,6 +330,18 @@ pub(super) const NORMS_OF_EACH_HEAD: &[TensorSpec] = &[
     optional("blk.{}.attn_q_norm.weight", &[HeadSize, Heads]),
     optional("blk.{}.attn_k_norm.weight", &[HeadSize, KeyValueHeads]),
 ];
+
+/// Attention of a decoder to the output of its encoder, and the norm before it.
+pub(super) const CROSS_ATTENTION: &[TensorSpec] = &[
+    required("blk.{}.cross_attn_norm.weight", &[Embedding]),
+    required("blk.{}.cross_attn_q.weight", &[Embedding, Query]),
+    required("blk.{}.cross_attn_k.weight", &[SourceEmbedding, KeyValue]),
+    required("blk.{}.cross_attn_v.weight", &[SourceEmbedding, KeyValue]),
+    required("blk.{}.cross_attn_output.weight", &[Query, Embedding]),
+];
+
+/// The tensor of a gate, by which models that may have one are told apart.
+pub(in crate::model) const FIRST_GATE: &str = "blk.0.ffn_gate.weight";
 
 pub(super) const GATED: &[TensorSpec] = &[
     required("blk.{}.ffn_gate.weight", &[Embedding, FeedForward]),
@@ -566,6 +581,7 @@ pub fn expected_tensors(config: &Config) -> Vec<ExpectedTensor> {
         let feed_forward = match (of_layer.has_feed_forward, of_layer.has_experts) {
             (false, _) => &[],
             (true, true) => arch.experts,
+            (true, false) if !config.is_gated => &[UNGATED],
             (true, false) => std::slice::from_ref(&arch.feed_forward),
         };
         let attention = if of_layer.attention.is_some() { arch.attention_tensors } else { &[] };

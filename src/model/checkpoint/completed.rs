@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::{Part, TensorInfo, TensorValues};
+use super::{Part, TensorInfo, TensorValues, coders};
 use crate::error::Result;
 use crate::model::arch::{Arch, RecurrenceKind};
 use crate::model::gguf::{GgmlType, Metadata, Value};
@@ -19,6 +19,7 @@ const MAX_UNITS: u64 = 1 << 22;
 pub(super) fn of_gguf(metadata: &Metadata, mut tensors: Vec<TensorInfo>) -> Result<Vec<TensorInfo>> {
     let Some(arch) = arch_of(metadata)? else { return Ok(tensors) };
     drop_further_layers(arch, metadata, &mut tensors)?;
+    coders::rename(arch, &mut tensors);
     let names: HashSet<String> = tensors.iter().map(|tensor| tensor.name.clone()).collect();
     for tensor in &mut tensors {
         // The norm's name has no ending in files of Falcon-H1.
@@ -50,8 +51,16 @@ pub(super) fn of_gguf(metadata: &Metadata, mut tensors: Vec<TensorInfo>) -> Resu
     with_units(metadata, tensors)
 }
 
+/// The same of a folder.
+pub(super) fn of_folder(metadata: &Metadata, mut tensors: Vec<TensorInfo>) -> Result<Vec<TensorInfo>> {
+    if let Some(arch) = arch_of(metadata)? {
+        coders::rename(arch, &mut tensors);
+    }
+    with_units(metadata, tensors)
+}
+
 /// The same with the norms that multiply by one, and what a folder names otherwise in some models.
-pub(super) fn with_units(metadata: &Metadata, mut tensors: Vec<TensorInfo>) -> Result<Vec<TensorInfo>> {
+fn with_units(metadata: &Metadata, mut tensors: Vec<TensorInfo>) -> Result<Vec<TensorInfo>> {
     let Some(arch) = arch_of(metadata)? else { return Ok(tensors) };
     name_dense(arch, metadata, &mut tensors)?;
     if arch.unit_norms.is_empty() {

@@ -3,6 +3,7 @@
 //!
 //! Reads only the headers. A checkpoint borrows the folder, whose files stay open.
 
+mod coders;
 mod completed;
 mod modules;
 mod open;

@@ -235,7 +235,7 @@ async fn of_safetensors<'f>(
     let headers: Vec<_> = headers.into_iter().map(Safetensors::into_tensors).collect();
     let (metadata, tensors) =
         hugging_face::translate(&config, &headers).map_err(|error| error.context(folder.name()))?;
-    let tensors = completed::with_units(&metadata, tensors)?;
+    let tensors = completed::of_folder(&metadata, tensors)?;
     let listed = folder.list().await?;
     let mut text_files = BTreeMap::new();
     for name in TEXT_FILES {

@@ -16,11 +16,7 @@ pub(super) fn find_arch(config: &Config) -> Result<(&'static Arch, &'static Hugg
             .flat_map(|arch| arch.hugging_face.into_iter().flat_map(move |hf| hf.all().map(move |hf| (*arch, hf))))
     };
     let by_kind = |kind: &str, config: &Config| {
-        let has = |(key, value): (&str, ConstValue)| match (config.get(key), value) {
-            (Some(Json::Bool(found)), ConstValue::Bool(wanted)) => *found == wanted,
-            (Some(Json::String(found)), ConstValue::Text(wanted)) => found == wanted,
-            _ => false,
-        };
+        let has = |(key, value): (&str, ConstValue)| config.get(key).is_some_and(|found| is(found, value));
         let of_kind = || all().filter(|(_, hf)| hf.model_types.contains(&kind));
         let selected = of_kind().find(|(_, hf)| hf.selected_by.is_some_and(has));
         selected.or_else(|| of_kind().find(|(_, hf)| hf.selected_by.is_none()))
@@ -57,6 +53,16 @@ pub(super) fn find_arch(config: &Config) -> Result<(&'static Arch, &'static Hugg
         "config.json names the model_type {model_type:?}, supported: {}; choose a model of one of these",
         supported.join(", ")
     )
+}
+
+/// Whether a value is this one, or a list with it.
+pub(super) fn is(found: &Json, wanted: ConstValue) -> bool {
+    match (found, wanted) {
+        (Json::Bool(found), ConstValue::Bool(wanted)) => *found == wanted,
+        (Json::String(found), ConstValue::Text(wanted)) => found == wanted,
+        (Json::Array(items), ConstValue::Text(wanted)) => items.iter().any(|item| item == wanted),
+        _ => false,
+    }
 }
 
 /// The endings of architectures that give no texts and no embeddings.

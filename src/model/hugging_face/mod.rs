@@ -115,13 +115,18 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     }
     // A model that was saved without its head, or with a head that labels texts, gives no logits of tokens.
     let is_headless = !files.iter().flatten().any(|entry| entry.name.starts_with("model."));
-    let untied = config.get("tie_word_embeddings").and_then(Json::as_bool) == Some(false);
     let has_output = tensors.iter().any(|tensor| tensor.name == "output.weight");
+    let is_own = |(key, value): (&str, ConstValue)| config.get(key).is_some_and(|found| kinds::is(found, value));
+    let ties = match config.get("tie_word_embeddings").and_then(Json::as_bool) {
+        Some(true) if has_output && hf.untied_by.is_some_and(is_own) => Some(false),
+        ties => ties,
+    };
+    let untied = ties == Some(false);
     if !arch.is_encoder && (classifier.is_some() || (untied && is_headless && !has_output)) {
         add(&mut metadata, WITHOUT_OUTPUT, super::gguf::Value::Bool(true));
     }
     // transformers ties the embeddings on loading, even if a file holds both.
-    match config.get("tie_word_embeddings").and_then(Json::as_bool) {
+    match ties {
         Some(false) if metadata.get(WITHOUT_OUTPUT).is_some() => {}
         Some(true) => tensors.retain(|tensor| !tensor.name.starts_with("output.")),
         Some(false) if !tensors.iter().any(|tensor| tensor.name == "output.weight") => {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::{KeyRope, KvCache, KvFormat, LatentCache, RecurrentStates, SequenceState, Shift};
+use super::{KeyRope, KvCache, KvFormat, LatentCache, RecurrentStates, SequenceState, Shift, SourceStates};
 use crate::error::Result;
 use crate::model::config::Config;
 use crate::tensor::{Context, Tensor};
@@ -14,17 +14,25 @@ pub struct LayerStates {
     kv: KvCache,
     latents: Rc<LatentCache>,
     recurrent: RecurrentStates,
+    source: Option<Box<SourceStates>>,
 }
 
 impl LayerStates {
     /// All must be of the same sequences.
     pub fn new(kv: KvCache, latents: LatentCache, recurrent: RecurrentStates) -> Self {
-        Self { kv, latents: Rc::new(latents), recurrent }
+        Self { kv, latents: Rc::new(latents), recurrent, source: None }
+    }
+
+    /// The same with the states of cross-attention, of the same sequences.
+    pub fn with_source(self, source: SourceStates) -> Self {
+        Self { source: Some(Box::new(source)), ..self }
     }
 
     /// The bytes of a model's states without checkpoints, and the bytes of their largest binding.
     pub fn needs(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (u64, u64) {
         let (kv, kv_binding) = KvCache::needs(config, capacity, sequences, format);
+        // As many for the texts of an encoder.
+        let kv = kv.saturating_mul(if config.encoder.is_some() { 2 } else { 1 });
         let (latents, latent_binding) = LatentCache::needs(config, capacity, sequences, format);
         let recurrent = RecurrentStates::needs(config, sequences);
         (kv.saturating_add(latents).saturating_add(recurrent), kv_binding.max(latent_binding))
@@ -33,7 +41,8 @@ impl LayerStates {
     /// The part of one sequence, in the same memory.
     pub fn sequence(&self, index: usize) -> Result<Self> {
         let latents = Rc::new(self.latents.sequence(index)?);
-        Ok(Self { kv: self.kv.sequence(index)?, latents, recurrent: self.recurrent.sequence(index)? })
+        let source = self.source.as_ref().map(|source| source.sequence(index).map(Box::new)).transpose()?;
+        Ok(Self { kv: self.kv.sequence(index)?, latents, recurrent: self.recurrent.sequence(index)?, source })
     }
 
     /// Keys and values.
@@ -51,9 +60,15 @@ impl LayerStates {
         &self.recurrent
     }
 
+    /// What cross-attention looks at.
+    pub fn source(&self) -> Result<&SourceStates> {
+        self.source.as_deref().ok_or_else(|| err!(Internal, "the states have no keys and values of an encoder's text"))
+    }
+
     /// Bytes on the GPU, without checkpoints.
     pub fn bytes(&self) -> u64 {
-        self.kv.bytes() + self.latents.bytes() + self.recurrent.bytes()
+        let source = self.source.as_deref().map_or(0, SourceStates::bytes);
+        self.kv.bytes() + self.latents.bytes() + self.recurrent.bytes() + source
     }
 
     /// How many tokens fit into a sequence.
@@ -61,8 +76,10 @@ impl LayerStates {
         self.kv.capacity()
     }
 
-    fn each(&self) -> [&dyn SequenceState; 3] {
-        [&self.kv, &*self.latents, &self.recurrent]
+    fn each(&self) -> Vec<&dyn SequenceState> {
+        let source = self.source.as_deref().map(|source| source as &dyn SequenceState);
+        let states: [&dyn SequenceState; 3] = [&self.kv, &*self.latents, &self.recurrent];
+        states.into_iter().chain(source).collect()
     }
 }
 
@@ -120,6 +137,9 @@ impl SequenceState for LayerStates {
     }
 
     fn load(&self, context: &Context, length: usize, snapshot: &[Tensor]) -> Result<()> {
+        if let Some(source) = &self.source {
+            return source.load(context, length, snapshot);
+        }
         // The others have only positions, and no snapshot.
         self.recurrent.load(context, length, snapshot)
     }

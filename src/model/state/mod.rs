@@ -6,6 +6,7 @@ mod latents;
 mod layers;
 mod recurrent;
 mod saved;
+mod source;
 
 use std::ops::Range;
 
@@ -14,6 +15,7 @@ pub use latents::LatentCache;
 pub use layers::LayerStates;
 pub use recurrent::{RecurrentLayer, RecurrentStates};
 pub use saved::{restore, save};
+pub use source::SourceStates;
 
 use crate::error::Result;
 use crate::tensor::{Context, Tensor};

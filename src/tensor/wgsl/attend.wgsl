@@ -116,7 +116,11 @@ fn attend(item: u32, first_row: u32, begin: u32, end: u32, local: u32) -> Attend
 #endif
 #ifdef DISTANCES
         // What the distance from the query's own position adds.
+#ifdef SPANS
         let query_at = i32(item / params.heads);
+#else
+        let query_at = i32(last);
+#endif
         let first_of_head = (item % params.heads) * (2u * REACH + 1u) + REACH;
         let distances = clamp(vec4<i32>(i32(p), i32(p) + 1, i32(p) + 2, i32(p) + 3) - query_at, vec4<i32>(-i32(REACH)), vec4<i32>(i32(REACH)));
         let at_distances = vec4<u32>(vec4<i32>(i32(first_of_head)) + distances);

@@ -27,7 +27,12 @@ struct Params { items: u32, heads: u32, kv_heads: u32, head_dim: u32, capacity: 
 @group(0) @binding(3) var<storage, read> spans: array<u32>;
 
 fn seen_by(token: u32) -> vec2<u32> {
-    return vec2<u32>(spans[2u * token], min(spans[2u * token + 1u], params.capacity));
+#ifdef ONE_SPAN
+    let span = 0u;
+#else
+    let span = token;
+#endif
+    return vec2<u32>(spans[2u * span], min(spans[2u * span + 1u], params.capacity));
 }
 #else
 @group(0) @binding(3) var<storage, read> state: array<u32>;

@@ -1,14 +1,17 @@
-//! Attention of an encoder over several texts at once: every token attends to a span of the pass's tokens, before and after it.
-//! Grouped query heads and the softmax as in `attention`.
+//! Attention of an encoder over several texts at once: every token attends to a span of the pass's tokens, before and after it. Or of a
+//! decoder over another text, whose keys and values lie in a cache: all tokens attend to one span of it. Grouped query heads and the softmax
+//! as in `attention`.
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::op::expect;
 use crate::tensor::ops::Attention;
+use crate::tensor::ops::cache::cache_dtype::{cache_columns, cache_dtype, case_dtype, random_cache};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: q [tokens, heads · head_dim], k and v [tokens, kv_heads · head_dim], spans [tokens, 2] u32: the range of tokens
-/// that a token attends to, first and end; at least one token, and none past the tokens. Output: [tokens, heads · head_dim].
+/// Inputs: q [tokens, heads · head_dim], k and v [positions, kv_heads · head_dim] or the columns of a cache, spans [tokens, 2] u32: the range
+/// of positions that a token attends to, first and end; at least one, and none past the positions. With spans [1, 2] all tokens attend to
+/// the same. Output: [tokens, heads · head_dim].
 /// Query head h uses key-value head h · kv_heads / heads. With a `reach` there is one input more, [heads, 2 · reach + 1]: what is added to
 /// the score of a token and one that is −reach to reach tokens after it; those further away count as the furthest.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +43,8 @@ impl Op for AttentionSpans {
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        let f32 = Some(DType::F32);
-        let wanted = [f32, f32, f32, Some(DType::U32), f32];
+        let (f32, cache) = (Some(DType::F32), cache_dtype(inputs.get(1)));
+        let wanted = [f32, cache, cache, Some(DType::U32), f32];
         expect("attention_spans", inputs, &wanted[..4 + usize::from(self.reach.is_some())])?;
         if let Some(reach) = self.reach
             && inputs[4].shape.dims() != [self.heads, 2 * reach + 1]
@@ -54,11 +57,14 @@ impl Op for AttentionSpans {
             );
         }
         let (tokens, q_dim) = inputs[0].shape.matrix()?;
+        let (positions, columns) = inputs[1].shape.matrix()?;
+        let spans = inputs[3].shape.dims();
         let fits = q_dim == self.heads * self.head_dim
-            && inputs[1].shape.matrix()? == (tokens, self.kv_heads * self.head_dim)
+            && columns == cache_columns(inputs[1].dtype, self.kv_heads, self.head_dim)
             && self.heads.is_multiple_of(self.kv_heads)
             && inputs[1].shape == inputs[2].shape
-            && inputs[3].shape.dims() == [tokens, 2];
+            && (spans == [1, 2] || (spans == [tokens, 2] && positions == tokens))
+            && (positions == tokens || self.reach.is_none());
         if !fits {
             bail!(
                 ShapeMismatch,
@@ -78,6 +84,9 @@ impl Op for AttentionSpans {
     fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let mut kernel = self.attention().kernel(inputs, outputs, capabilities)?;
         kernel.defines.push(("SPANS", Define::Flag));
+        if inputs[3].shape.dims() == [1, 2] && inputs[0].shape.matrix()?.0 > 1 {
+            kernel.defines.push(("ONE_SPAN", Define::Flag));
+        }
         if let Some(reach) = self.reach {
             kernel.defines.push(("PER_HEAD", Define::Flag));
             kernel.defines.push(("DISTANCES", Define::Flag));
@@ -96,7 +105,8 @@ impl Reference for AttentionSpans {
             let at = (p as i64 - token as i64).clamp(-reach, reach) + reach;
             added.get(head * (2 * reach as usize + 1) + at as usize).map_or(0.0, |x| f64::from(*x))
         };
-        let seen = |token: usize| spans[2 * token] as usize..spans[2 * token + 1] as usize;
+        let of = |token: usize| if spans.len() == 2 { 0 } else { token };
+        let seen = |token: usize| spans[2 * of(token)] as usize..spans[2 * of(token) + 1] as usize;
         self.attention().reference_with(inputs, seen, of_distance, |_| None)
     }
 }
@@ -113,7 +123,7 @@ pub fn cases() -> Vec<Case> {
         (2, 2, 256, &[7, 9]),
         (128, 8, 64, &[5, 2]),
     ];
-    cases
+    let mut all: Vec<Case> = cases
         .iter()
         .enumerate()
         .map(|(index, &(heads, kv_heads, head_dim, lengths))| {
@@ -144,5 +154,18 @@ pub fn cases() -> Vec<Case> {
             }
             Case::new(AttentionSpans { heads, kv_heads, head_dim, scale, reach }, inputs, 1e-5)
         })
-        .collect()
+        .collect();
+    // Of another text, in a cache: tokens, heads, kv_heads, head_dim, capacity, length of the text
+    let others = [(1, 4, 4, 10, 40, 23), (3, 6, 2, 64, 70, 70), (5, 2, 2, 16, 9, 1)];
+    for (index, (tokens, heads, kv_heads, head_dim, capacity, length)) in others.into_iter().enumerate() {
+        let dtype = case_dtype(index);
+        let mut q = rng.tensor(&[tokens, heads * head_dim]);
+        let sharp: Vec<f32> = q.to_f32().unwrap_or_default().iter().map(|x| x * 8.0).collect();
+        q.set_f32(&sharp);
+        let [k, v] = [(); 2].map(|()| random_cache(&mut rng, dtype, &[capacity], kv_heads, head_dim));
+        let inputs = vec![q, k, v, HostTensor::u32(&[1, 2], &[0, length])];
+        let scale = 1.0 / (head_dim as f32).sqrt();
+        all.push(Case::new(AttentionSpans { heads, kv_heads, head_dim, scale, reach: None }, inputs, 1e-5));
+    }
+    all
 }

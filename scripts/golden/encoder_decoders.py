@@ -1,0 +1,201 @@
+"""Writes tiny random encoder-decoders and what transformers answers into tests/golden/encoder_decoders/MODEL/: a Hugging Face folder as
+the hub has it, and where llama.cpp knows the architecture the same model as GGUF.
+
+    python scripts/golden/encoder_decoders.py [MODEL ...]   (needs torch, transformers, tokenizers, safetensors, gguf, numpy; on the CPU)
+
+The reference is transformers in float32 on the CPU. Weights are random with a fixed seed and representable in bfloat16. Texts are longer
+than the distances that have buckets of their own.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+from transformers import AutoConfig, AutoModelForSeq2SeqLM
+from transformers.utils import logging
+
+from tiny_models import gguf_file
+
+OUT = Path(__file__).resolve().parents[2] / "tests" / "golden" / "encoder_decoders"
+SEED = 99
+CONTEXT = 64
+DECODER_TOKENS = 24
+GREEDY_TOKENS = 32
+SMALLEST_MARGIN = 0.01  # between the best and the second logit of each greedy step
+FEWEST_KINDS = 9  # of tokens in all greedy answers
+TEXTS = ["translate English to German: the cat sat on the mat, and the dog sings of the sea.", "a dog"]
+
+# A unigram vocabulary with the special tokens where T5 has them, and what they score.
+PIECES = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+PIECES += [(piece, -2.0 - at / 7) for at, piece in enumerate(
+    ["▁", "▁the", "▁cat", "▁sat", "▁on", "▁mat", "ing", "s", "▁dog", "▁sing", "▁is", "▁a", "▁sea", "en", "er", "▁das", "▁Haus"])]
+PIECES += [(letter, -8.0 - at / 50) for at, letter in enumerate("abcdefghijklmnopqrstuvwxyzäöüßEGHT.,:!?'-{}[]\"0123456789")]
+# More rows than tokens, as published models have.
+VOCABULARY = len(PIECES) + 3
+
+T5 = {
+    "vocab_size": VOCABULARY, "d_model": 24, "d_kv": 10, "d_ff": 36, "num_heads": 3, "n_positions": CONTEXT, "decoder_start_token_id": 0,
+    "pad_token_id": 0, "eos_token_id": 1,
+}
+MODELS = {
+    # Buckets that don't halve evenly, and other numbers of layers in the two halves.
+    "t5": ("t5", T5 | {"num_layers": 1, "num_decoder_layers": 2, "relative_attention_num_buckets": 13, "relative_attention_max_distance": 20,
+                       "feed_forward_proj": "relu", "tie_word_embeddings": True}),
+    "flan_t5": ("t5", T5 | {"num_layers": 2, "num_decoder_layers": 1, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 128,
+                            "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
+}
+
+
+def tokenizer_json() -> dict:
+    """As T5's, but for sentencepiece's table of characters, whose place NFKC has."""
+    token = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    ids = {piece: i for i, (piece, _) in enumerate(PIECES)}
+    text, other = ({"Sequence": {"id": which, "type_id": 0}} for which in "AB")
+    end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+    return {
+        "version": "1.0", "truncation": None, "padding": None,
+        "added_tokens": [token | {"id": ids[text], "content": text} for text in ("<pad>", "</s>", "<unk>")],
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "NFKC"}, {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]},
+        "post_processor": {"type": "TemplateProcessing", "single": [text, end], "pair": [text, end, other, end],
+                           "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}}},
+        "decoder": metaspace,
+        "model": {"type": "Unigram", "unk_id": 2, "vocab": PIECES, "byte_fallback": False},
+    }
+
+
+def gain(name: str, tied: bool) -> float:
+    """How large a matrix makes what it reads. Answers shall not repeat one token."""
+    if name == "lm_head.weight":
+        return 4.8
+    # Scores are not divided by the root of a head's length.
+    if name.endswith((".q.weight", ".k.weight")):
+        return 0.45
+    # Where the embedding is the output matrix, what layers add outweighs the last token.
+    parts = {"EncDecAttention.o.weight": 1.2, "SelfAttention.o.weight": 2, ".wo.weight": 8}
+    return next((of for end, of in parts.items() if tied and name.endswith(end)), 1.6)
+
+
+def random_model(kind: str, fields: dict, seed: int):
+    config = AutoConfig.for_model(kind, **fields)
+    model = AutoModelForSeq2SeqLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
+    if not fields["tie_word_embeddings"]:
+        # transformers 5 ties T5's matrices at first; those that files hold stay apart.
+        model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
+    generator = np.random.default_rng(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            shape = tuple(parameter.shape)
+            if name.endswith(".bias"):
+                values = generator.normal(0, 0.3, shape)
+            elif len(shape) == 1:
+                values = generator.uniform(0.5, 1.5, shape)
+            elif "relative_attention_bias" in name:
+                values = generator.normal(0, 1.5, shape)
+            elif name == "shared.weight" and fields["tie_word_embeddings"]:
+                values = generator.normal(0, 1 / np.sqrt(shape[-1]), shape)
+            else:
+                values = generator.normal(0, gain(name, fields["tie_word_embeddings"]) / np.sqrt(shape[-1]), shape)
+            parameter.copy_(torch.from_numpy(values).to(torch.bfloat16).float())
+    return config, model
+
+
+@torch.inference_mode()
+def answers(model, source: list[int], ids: list[int], start: list[int]) -> tuple[np.ndarray, list[int], float]:
+    """→ logits [ids, vocabulary], greedy continuation of `start`, the smallest margin of its steps. Each step is a pass without a cache."""
+    run = lambda tokens: model(  # noqa: E731
+        input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([tokens]), use_cache=False).logits[0]
+    sequence, margin = list(start), np.inf
+    for _ in range(GREEDY_TOKENS):
+        best = torch.topk(run(sequence)[-1], 2)
+        margin = min(margin, float(best.values[0] - best.values[1]))
+        sequence.append(int(best.indices[0]))
+    return run(ids).numpy(), sequence[len(start) :], margin
+
+
+def t5_gguf(folder: Path, name: str, config) -> None:
+    """As llama.cpp's converter writes T5 (its `conversion/t5.py`)."""
+    state = {key: tensor.float().numpy() for key, tensor in load_file(folder / "model.safetensors").items()}
+    keys = {
+        "context_length": CONTEXT, "embedding_length": config.d_model, "feed_forward_length": config.d_ff, "block_count": config.num_layers,
+        "decoder_block_count": config.num_decoder_layers, "attention.head_count": config.num_heads, "attention.key_length": config.d_kv,
+        "attention.value_length": config.d_kv, "attention.layer_norm_epsilon": config.layer_norm_epsilon,
+        "attention.relative_buckets_count": config.relative_attention_num_buckets,
+        "attention.layer_norm_rms_epsilon": config.layer_norm_epsilon, "decoder_start_token_id": config.decoder_start_token_id,
+    }
+    metadata = {"general.architecture": "t5", "general.type": "model", "general.name": f"tiny random {name}", "general.file_type": 32}
+    metadata |= {f"t5.{key}": value for key, value in keys.items()}
+    pads = VOCABULARY - len(PIECES)
+    metadata |= {
+        "tokenizer.ggml.model": "t5", "tokenizer.ggml.pre": "default",
+        "tokenizer.ggml.tokens": [piece for piece, _ in PIECES] + [f"[PAD{len(PIECES) + at}]" for at in range(pads)],
+        "tokenizer.ggml.scores": [score for _, score in PIECES] + [-1000.0] * pads,
+        "tokenizer.ggml.token_type": [3, 3, 2] + [1] * (len(PIECES) - 3) + [5] * pads, "tokenizer.ggml.add_space_prefix": True,
+        "tokenizer.ggml.remove_extra_whitespaces": True, "tokenizer.ggml.eos_token_id": 1, "tokenizer.ggml.unknown_token_id": 2,
+        "tokenizer.ggml.padding_token_id": 0, "tokenizer.ggml.add_bos_token": False, "tokenizer.ggml.add_eos_token": True,
+    }
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.T5, max(config.num_layers, config.num_decoder_layers))
+    tensors = {}
+    for key, weights in state.items():
+        target = names.get_name(key, try_suffixes=(".weight",))
+        assert target, f"llama.cpp has no name for {key}"
+        tensors[target] = (weights, "F32" if weights.ndim == 1 else "BF16")
+    gguf_file.write(folder / "model.gguf", metadata, tensors)
+
+
+def write_model(name: str, seed: int) -> bool:
+    kind, fields = MODELS[name]
+    folder = OUT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    config, model = random_model(kind, fields, seed)
+    tokenizer = Tokenizer.from_str(json.dumps(tokenizer_json()))
+    start = [fields["decoder_start_token_id"]]
+    generator = np.random.default_rng(seed + 1)
+    cases, logits = [], []
+    for text in TEXTS:
+        source = tokenizer.encode(text).ids
+        ids = start + generator.integers(0, VOCABULARY, DECODER_TOKENS - len(start)).tolist()
+        of_case, greedy, margin = answers(model, source, ids, start)
+        if margin < SMALLEST_MARGIN:
+            return False
+        cases.append({"text": text, "source": source, "ids": ids, "greedy": greedy, "answer": tokenizer.decode(greedy)})
+        logits.append(of_case)
+    if sum(len(set(case["greedy"])) for case in cases) < FEWEST_KINDS:
+        return False
+    np.save(folder / "logits.npy", np.concatenate(logits).astype("<f4"))
+    (folder / "golden.json").write_text(json.dumps({"start": start, "cases": cases}, ensure_ascii=False) + "\n")
+    model.to(torch.bfloat16).save_pretrained(folder)
+    (folder / "model.safetensors").chmod(0o644)
+    # Published configurations have the fields of older versions.
+    path = folder / "config.json"
+    written = json.loads(path.read_text())
+    written = {key: value for key, value in written.items() if key != "scale_decoder_outputs"} | {
+        key: fields[key] for key in ("tie_word_embeddings", "n_positions") if key in fields}
+    path.write_text(json.dumps(written, indent=2) + "\n")
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer_json(), ensure_ascii=False))
+    if kind == "t5" and fields["relative_attention_max_distance"] == 128:
+        t5_gguf(folder, name, config)
+    print(name, f"seed {seed},", sum(file.stat().st_size for file in folder.iterdir()), "bytes")
+    return True
+
+
+def main():
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    for name in sys.argv[1:] or MODELS:
+        if not any(write_model(name, seed) for seed in range(SEED, SEED + 1000)):
+            raise SystemExit(f"{name}: no seed gives greedy steps without near ties")
+
+
+if __name__ == "__main__":
+    main()
