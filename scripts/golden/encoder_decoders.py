@@ -36,12 +36,20 @@ PIECES = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
 PIECES += [(piece, -2.0 - at / 7) for at, piece in enumerate(
     ["▁", "▁the", "▁cat", "▁sat", "▁on", "▁mat", "ing", "s", "▁dog", "▁sing", "▁is", "▁a", "▁sea", "en", "er", "▁das", "▁Haus"])]
 PIECES += [(letter, -8.0 - at / 50) for at, letter in enumerate("abcdefghijklmnopqrstuvwxyzäöüßEGHT.,:!?'-{}[]\"0123456789")]
+# The same with the special tokens of fairseq's models, and those of languages.
+LANGUAGES = ["eng_Latn", "deu_Latn", "fra_Latn"]
+FAIRSEQ_PIECES = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *PIECES[3:-1], *((name, 0.0) for name in LANGUAGES)]
 # More rows than tokens, as published models have.
 VOCABULARY = len(PIECES) + 3
+FAIRSEQ_VOCABULARY = len(FAIRSEQ_PIECES) + 1
 
 T5 = {
     "vocab_size": VOCABULARY, "d_model": 24, "d_kv": 10, "d_ff": 36, "num_heads": 3, "n_positions": CONTEXT, "decoder_start_token_id": 0,
     "pad_token_id": 0, "eos_token_id": 1,
+}
+FAIRSEQ = {
+    "vocab_size": FAIRSEQ_VOCABULARY, "d_model": 24, "max_position_embeddings": CONTEXT, "decoder_start_token_id": 2, "bos_token_id": 0,
+    "pad_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": True,
 }
 MODELS = {
     # Buckets that don't halve evenly, and other numbers of layers in the two halves.
@@ -49,33 +57,48 @@ MODELS = {
                        "feed_forward_proj": "relu", "tie_word_embeddings": True}),
     "flan_t5": ("t5", T5 | {"num_layers": 2, "num_decoder_layers": 1, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 128,
                             "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
+    "bart": ("bart", FAIRSEQ | {"encoder_layers": 2, "decoder_layers": 1, "encoder_ffn_dim": 20, "decoder_ffn_dim": 28,
+                                "encoder_attention_heads": 2, "decoder_attention_heads": 3, "forced_bos_token_id": 0}),
+    "mbart": ("mbart", FAIRSEQ | {"encoder_layers": 1, "decoder_layers": 2, "encoder_ffn_dim": 28, "decoder_ffn_dim": 20,
+                                  "encoder_attention_heads": 3, "decoder_attention_heads": 2, "scale_embedding": True,
+                                  "activation_function": "relu"}),
+    "nllb": ("m2m_100", FAIRSEQ | {"encoder_layers": 1, "decoder_layers": 2, "encoder_ffn_dim": 28, "decoder_ffn_dim": 20,
+                                   "encoder_attention_heads": 3, "decoder_attention_heads": 2, "scale_embedding": True}),
 }
+# What a request names, after the decoder's start.
+FORCED = {"mbart": "deu_Latn", "nllb": "deu_Latn"}
 
 
-def tokenizer_json() -> dict:
-    """As T5's, but for sentencepiece's table of characters, whose place NFKC has."""
+def tokenizer_json(kind: str) -> dict:
+    """As T5's, or as NLLB's, but for sentencepiece's table of characters, whose place NFKC has."""
+    pieces = PIECES if kind == "t5" else FAIRSEQ_PIECES
+    special = [piece for piece, score in pieces if score == 0]
+    begin = {"t5": [], "bart": ["<s>"]}.get(kind, ["eng_Latn"])
     token = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    ids = {piece: i for i, (piece, _) in enumerate(PIECES)}
+    ids = {piece: i for i, (piece, _) in enumerate(pieces)}
     text, other = ({"Sequence": {"id": which, "type_id": 0}} for which in "AB")
+    before = [{"SpecialToken": {"id": name, "type_id": 0}} for name in begin]
     end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
     metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
     return {
         "version": "1.0", "truncation": None, "padding": None,
-        "added_tokens": [token | {"id": ids[text], "content": text} for text in ("<pad>", "</s>", "<unk>")],
+        "added_tokens": [token | {"id": ids[text], "content": text} for text in special],
         "normalizer": {"type": "Sequence", "normalizers": [
             {"type": "NFKC"}, {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]},
-        "post_processor": {"type": "TemplateProcessing", "single": [text, end], "pair": [text, end, other, end],
-                           "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}}},
+        "post_processor": {"type": "TemplateProcessing", "single": [*before, text, end], "pair": [*before, text, end, other, end],
+                           "special_tokens": {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in [*begin, "</s>"]}},
         "decoder": metaspace,
-        "model": {"type": "Unigram", "unk_id": 2, "vocab": PIECES, "byte_fallback": False},
+        "model": {"type": "Unigram", "unk_id": ids["<unk>"], "vocab": pieces, "byte_fallback": False},
     }
 
 
-def gain(name: str, tied: bool) -> float:
+def gain(name: str, kind: str, tied: bool) -> float:
     """How large a matrix makes what it reads. Answers shall not repeat one token."""
     if name == "lm_head.weight":
         return 4.8
+    if kind != "t5":
+        return 2.5 if "_attn." in name else 1.6
     # Scores are not divided by the root of a head's length.
     if name.endswith((".q.weight", ".k.weight")):
         return 0.45
@@ -87,7 +110,8 @@ def gain(name: str, tied: bool) -> float:
 def random_model(kind: str, fields: dict, seed: int):
     config = AutoConfig.for_model(kind, **fields)
     model = AutoModelForSeq2SeqLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
-    if not fields["tie_word_embeddings"]:
+    tied = fields["tie_word_embeddings"]
+    if not tied:
         # transformers 5 ties T5's matrices at first; those that files hold stay apart.
         model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
     generator = np.random.default_rng(seed)
@@ -100,11 +124,17 @@ def random_model(kind: str, fields: dict, seed: int):
                 values = generator.uniform(0.5, 1.5, shape)
             elif "relative_attention_bias" in name:
                 values = generator.normal(0, 1.5, shape)
-            elif name == "shared.weight" and fields["tie_word_embeddings"]:
-                values = generator.normal(0, 1 / np.sqrt(shape[-1]), shape)
+            elif "embed_positions" in name:
+                values = generator.normal(0, 1, shape)
+            elif name.endswith("shared.weight") and tied:
+                # Those that are scaled are the more so; logits are large enough all the same.
+                values = generator.normal(0, 1 / np.sqrt(shape[-1]) if kind == "t5" else 0.9, shape)
             else:
-                values = generator.normal(0, gain(name, fields["tie_word_embeddings"]) / np.sqrt(shape[-1]), shape)
+                values = generator.normal(0, gain(name, kind, tied) / np.sqrt(shape[-1]), shape)
             parameter.copy_(torch.from_numpy(values).to(torch.bfloat16).float())
+        for name, buffer in model.named_buffers():
+            if name == "final_logits_bias":
+                buffer.copy_(torch.from_numpy(generator.normal(0, 0.5, tuple(buffer.shape))).to(torch.bfloat16).float())
     return config, model
 
 
@@ -157,13 +187,17 @@ def write_model(name: str, seed: int) -> bool:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     config, model = random_model(kind, fields, seed)
-    tokenizer = Tokenizer.from_str(json.dumps(tokenizer_json()))
+    tokenizer = Tokenizer.from_str(json.dumps(tokenizer_json(kind)))
     start = [fields["decoder_start_token_id"]]
+    if name in FORCED:
+        start.append(tokenizer.token_to_id(FORCED[name]))
+    elif "forced_bos_token_id" in fields:
+        start.append(fields["forced_bos_token_id"])
     generator = np.random.default_rng(seed + 1)
     cases, logits = [], []
     for text in TEXTS:
         source = tokenizer.encode(text).ids
-        ids = start + generator.integers(0, VOCABULARY, DECODER_TOKENS - len(start)).tolist()
+        ids = start + generator.integers(2, fields["vocab_size"], DECODER_TOKENS - len(start)).tolist()
         of_case, greedy, margin = answers(model, source, ids, start)
         if margin < SMALLEST_MARGIN:
             return False
@@ -172,7 +206,8 @@ def write_model(name: str, seed: int) -> bool:
     if sum(len(set(case["greedy"])) for case in cases) < FEWEST_KINDS:
         return False
     np.save(folder / "logits.npy", np.concatenate(logits).astype("<f4"))
-    (folder / "golden.json").write_text(json.dumps({"start": start, "cases": cases}, ensure_ascii=False) + "\n")
+    golden = {"start": start, "forced": FORCED.get(name), "cases": cases}
+    (folder / "golden.json").write_text(json.dumps(golden, ensure_ascii=False) + "\n")
     model.to(torch.bfloat16).save_pretrained(folder)
     (folder / "model.safetensors").chmod(0o644)
     # Published configurations have the fields of older versions.
@@ -181,7 +216,10 @@ def write_model(name: str, seed: int) -> bool:
     written = {key: value for key, value in written.items() if key != "scale_decoder_outputs"} | {
         key: fields[key] for key in ("tie_word_embeddings", "n_positions") if key in fields}
     path.write_text(json.dumps(written, indent=2) + "\n")
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer_json(), ensure_ascii=False))
+    if "forced_bos_token_id" in fields:
+        path = folder / "generation_config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"forced_bos_token_id": fields["forced_bos_token_id"]}, indent=2) + "\n")
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer_json(kind), ensure_ascii=False))
     if kind == "t5" and fields["relative_attention_max_distance"] == 128:
         t5_gguf(folder, name, config)
     print(name, f"seed {seed},", sum(file.stat().st_size for file in folder.iterdir()), "bytes")

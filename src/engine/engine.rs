@@ -104,6 +104,8 @@ pub(super) struct Inner {
     pub scoring: Option<Scoring>,
     /// The head that does it, if the model has one.
     pub classifier: Option<Classifier>,
+    /// With what the answer of an encoder-decoder begins, if its files say it.
+    pub forced_bos: Option<u32>,
     /// Shared with the grammar engine, which writes what grammars force.
     pub tokenizer: Rc<Tokenizer>,
     /// Those of its chats.

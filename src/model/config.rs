@@ -155,13 +155,16 @@ impl Config {
                 "the file is of the kind {kind:?} (general.type), wanted a whole model; choose the model's own file"
             );
         }
-        let arch = Arch::find(metadata.str("general.architecture")?)?;
+        Self::of_arch(Arch::find(metadata.str("general.architecture")?)?, metadata, tensors)
+    }
+
+    fn of_arch(arch: &'static Arch, metadata: &Metadata, tensors: &[TensorInfo]) -> Result<Self> {
         let (of_encoder, of_decoder) = match arch.encoder {
             Some(_) => encoder_part::divided(tensors),
             None => (Vec::new(), Vec::new()),
         };
         let encoder = arch.encoder.map(|encoder| {
-            Self::from_metadata(&encoder_part::metadata(metadata, arch, encoder), &of_encoder).map(Box::new)
+            Self::of_arch(encoder, &encoder_part::metadata(metadata, arch, encoder), &of_encoder).map(Box::new)
         });
         let (encoder, tensors) = (encoder.transpose()?, if arch.encoder.is_some() { &of_decoder } else { tensors });
         let keys = Keys { metadata, arch };
@@ -242,6 +245,7 @@ impl Config {
             },
             activation: match arch.activation {
                 _ if !is_gated => arch.ungated.unwrap_or_default(),
+                _ if keys.is_relu()? => Activation::Relu,
                 Activation::Silu if gate != 1.0 => Activation::ScaledSilu(gate),
                 activation => activation,
             },

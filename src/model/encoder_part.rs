@@ -5,7 +5,7 @@
 
 use super::arch::Arch;
 use super::checkpoint::TensorInfo;
-use super::gguf::{Metadata, Value};
+use super::gguf::Metadata;
 
 /// How its tensors' names begin.
 pub(super) const PREFIX: &str = "enc.";
@@ -18,7 +18,6 @@ const OF_THE_DECODER: [&str; 2] = ["decoder_block_count", "decoder_start_token_i
 /// The metadata of the encoder of a model of the architecture `whole`.
 pub(super) fn metadata(of_whole: &Metadata, whole: &Arch, encoder: &Arch) -> Metadata {
     let mut metadata = Metadata::default();
-    metadata.insert("general.architecture".to_owned(), Value::String(encoder.name.to_owned()));
     let keys =
         || of_whole.iter().filter_map(|(key, value)| Some((key.strip_prefix(whole.name)?.strip_prefix('.')?, value)));
     let own = keys().filter_map(|(key, value)| Some((key.strip_prefix("encoder.")?, value)));

@@ -198,7 +198,9 @@ impl Keys<'_> {
         }
         if !self.arch.has_scales {
             let logits = if self.arch.multiplies_logits { self.positive_or_none("logit_scale")? } else { None };
-            let embedding = if self.arch.scales_embedding { (n_embd as f32).sqrt() } else { 1.0 };
+            // GGUF has no such key; config.json has.
+            let asked = self.metadata.optional_bool(&self.name("scale_embedding"))? == Some(true);
+            let embedding = if self.arch.scales_embedding || asked { (n_embd as f32).sqrt() } else { 1.0 };
             return Ok([embedding, 1.0, logits.unwrap_or(1.0)]);
         }
         let [embedding, residual, logits] = match self.arch.default_scales {
@@ -412,6 +414,11 @@ impl Keys<'_> {
         }
         // GGUF has no such key; config.json has.
         Ok(self.metadata.optional_bool(&self.name("feed_forward_gated"))?.unwrap_or(has_tensor))
+    }
+
+    /// Whether the function of the feed-forward is another than the architecture's. GGUF has no such key; config.json has.
+    pub fn is_relu(&self) -> Result<bool> {
+        Ok(self.metadata.optional_bool(&self.name("activation_is_relu"))? == Some(true))
     }
 
     /// Whether logits are divided by √n_embd.

@@ -97,7 +97,8 @@ impl Transformer {
             Encoder::new(context, encoder.clone(), &weights).map(Box::new)
         });
         let encoder = encoder.transpose()?;
-        if output_norm.is_none() {
+        // Where layers end with a norm, none follows the last one.
+        if output_norm.is_none() && weights.optional("blk.0.layer_output_norm.weight").is_none() {
             bail!(MissingTensor, "the model has no tensor \"output_norm.weight\"")
         }
         Ok(Self {

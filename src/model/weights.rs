@@ -13,7 +13,7 @@ use super::weight_loader::{Loaded, Loader, Piece, Place, Places};
 pub use super::weight_stream::Progress;
 use super::weight_stream::WeightStream;
 use crate::error::Result;
-use crate::tensor::{Context, DType, Desc, HostTensor, Shape, Tensor};
+use crate::tensor::{Context, DType, Desc, HostTensor, Shape, Tensor, WeightUpload};
 
 /// After this number of bytes the upload waits for the GPU, which limits the browser's copies in flight. Of a smaller model it is a sixteenth, but
 /// no less than the last.
@@ -106,7 +106,10 @@ impl<'a> Unloaded<'a> {
         let mut parts: Vec<Piece<'_>> = Vec::new();
         for tensor in wanted {
             match &tensor.values {
-                TensorValues::Computed(values) => weights.insert_vector(context, &tensor.name, values.clone())?,
+                TensorValues::Computed(values) => match places.get(&tensor.name) {
+                    None => weights.insert_vector(context, &tensor.name, values.clone())?,
+                    Some(place) => upload_computed(context, tensor, &place.matrix, values)?,
+                },
                 TensorValues::Stored { parts: stored, transform } => {
                     let mut before = 0;
                     for (number, part) in stored.iter().enumerate() {
@@ -313,4 +316,17 @@ impl Weights {
     pub fn parameters(&self) -> u64 {
         self.parameters
     }
+}
+
+/// Writes the numbers of a matrix that no file holds.
+fn upload_computed(context: &Context, tensor: &TensorInfo, matrix: &Matrix, values: &[f32]) -> Result<()> {
+    let (_, columns) = matrix_of(tensor)?;
+    for (first_row, target) in matrix.parts() {
+        let rows = target.shape().dims()[0];
+        let mut upload = WeightUpload::quantizing(context, format_of(tensor)?, target.clone(), 0, rows)?;
+        let bytes = bytemuck::cast_slice(&values[first_row * columns..(first_row + rows) * columns]).to_vec();
+        upload.write_range(&bytes, 0, bytes.len())?;
+        upload.finish()?;
+    }
+    Ok(())
 }

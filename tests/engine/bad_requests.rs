@@ -54,6 +54,7 @@ fn wrong_values() -> Vec<(&'static str, Where, Vec<Value>)> {
     let numbers = |more: &[Value]| [no_number(), more.to_vec()].concat();
     let no_list = || vec![json!("a"), json!(3), json!({"a": 1}), json!([{}])];
     vec![
+        ("forced_bos_token_id", Completion, vec![json!(true), json!(-1), json!(1.5), json!([1]), json!({}), json!(3)]),
         ("messages", Chat, vec![json!("hello"), json!({}), json!(1)]),
         (
             "tools",

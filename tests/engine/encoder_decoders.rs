@@ -36,6 +36,14 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
+/// What a request says besides its prompt, such as the language to translate to.
+fn fields(model: &str) -> Value {
+    match read(&folder_of(model).join("golden.json")).get("forced") {
+        Some(Value::String(token)) => json!({"forced_bos_token_id": token}),
+        _ => json!({}),
+    }
+}
+
 fn cases(model: &str) -> Vec<Case> {
     let answers = read(&folder_of(model).join("golden.json"));
     let bytes = std::fs::read(folder_of(model).join("logits.npy")).unwrap();
@@ -172,7 +180,7 @@ fn logits_and_answers_are_those_of_transformers() {
                 println!("{what}: {error:.1e}");
                 assert!(error <= tolerance, "{what}: relative error {error:.2e}");
 
-                let chunks = run(&engine, &asked(case.text.as_str(), json!({}))).unwrap();
+                let chunks = run(&engine, &asked(case.text.as_str(), fields(&model))).unwrap();
                 let (text, tokens, reason) = choice(&chunks, 0);
                 assert_eq!(tokens, case.greedy, "{what}");
                 assert_eq!((text.as_str(), reason), (case.answer.as_str(), Some(FinishReason::Length)), "{what}");
@@ -180,7 +188,7 @@ fn logits_and_answers_are_those_of_transformers() {
                 assert_eq!((usage.prompt_tokens, usage.completion_tokens), (case.source.len(), 32), "{what}");
                 assert_eq!(usage.prompt_tokens_details.cached_tokens, 0, "{what}");
                 // The same by its ids.
-                assert_eq!(answer(&engine, &asked(case.source.clone(), json!({}))).1, case.greedy, "{what}");
+                assert_eq!(answer(&engine, &asked(case.source.clone(), fields(&model))).1, case.greedy, "{what}");
             }
             let info = engine.info();
             assert!(info.generates && !info.embeds && !info.reranks && info.warnings.is_empty(), "{:?}", info.warnings);
@@ -232,6 +240,20 @@ fn an_answer_can_be_cut_held_and_taken_up() {
     let prompt = case.text.as_str();
     let (text, tokens, _) = answer(&engine, &asked(prompt, json!({})));
     assert_eq!(tokens, case.greedy);
+
+    // The first token can be given, by its text or its id, and is none of the answer's.
+    let given = |token: Value| answer(&engine, &asked(prompt, json!({"forced_bos_token_id": token}))).1;
+    let das = engine.tokenizer().token_id("▁das").unwrap();
+    let after = pollster::block_on(engine.forward_after(&case.source, &[0, das])).unwrap();
+    let after = pollster::block_on(after.readback()).unwrap();
+    let last = &after[engine.info().vocab_size..];
+    let best = last.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).unwrap().0 as u32;
+    assert_eq!((given(json!(das))[0], given(json!("▁das"))), (best, given(json!(das))));
+    for unknown in [json!("das Haus"), json!(engine.info().vocab_size)] {
+        let error = start(&engine, &asked(prompt, json!({"forced_bos_token_id": unknown}))).err().unwrap();
+        assert_eq!(error.code(), Code::InvalidRequest);
+        assert!(error.message().contains("forced_bos_token_id"), "{error}");
+    }
 
     // A stop string, and the model's own end.
     let stop: String = text.chars().skip(4).take(2).collect();
@@ -376,6 +398,19 @@ fn configurations_of_every_version_are_read_and_others_refused() {
     assert!(code == Code::MissingTensor && message.contains("cross_attn_k"), "{message}");
     let (code, message) = refusal(&|_| {}, &[("encoder.final_layer_norm.", "encoder.finale_layer_norm.")]);
     assert!(code == Code::MissingTensor && message.contains("output_norm"), "{message}");
+
+    for (model, key, value, code) in [
+        ("bart", "normalize_before", json!(true), Code::UnsupportedArchitecture),
+        ("bart", "activation_function", json!("swish"), Code::UnsupportedArchitecture),
+        ("bart", "max_position_embeddings", json!(60), Code::ShapeMismatch),
+        ("bart", "encoder_attention_heads", json!(5), Code::InvalidMetadata),
+        ("mbart", "scale_embedding", json!("yes"), Code::InvalidMetadata),
+        ("nllb", "pad_token_id", json!(0), Code::UnsupportedArchitecture),
+        ("nllb", "max_position_embeddings", json!(1u64 << 27), Code::InvalidMetadata),
+    ] {
+        let error = changed(model, &|config| config[key] = value.clone(), &[]).err().unwrap();
+        assert_eq!(error.code(), code, "{model}, {key}: {value}: {error}");
+    }
 
     // What an inspection tells is what a load takes.
     let said = pollster::block_on(inspect(

@@ -60,6 +60,8 @@ const MODELS: &[(&str, &[&str])] = &[
     ("quantized/int4", &["model.safetensors", "config.json", "tokenizer.json"]),
     ("quantized/fp8_blocks", &["model.safetensors", "config.json", "tokenizer.json"]),
     ("quantized/mlx4", &["model.safetensors", "config.json", "tokenizer.json"]),
+    ("encoder_decoders/flan_t5", &["model.gguf"]),
+    ("encoder_decoders/nllb", &["model.safetensors", "config.json", "tokenizer.json"]),
 ];
 
 pub fn files(folder: &str, names: &[&str]) -> Files {

@@ -127,6 +127,8 @@ export interface ModelInfo {
   architecture: string;
   /** It generates text. False for an encoder, and for a decoder with a head that scores or labels texts: `chat` and `completions` reject. */
   generates: boolean;
+  /** An encoder reads the prompt, and a decoder answers it (T5): `completions` does that, and `chat` rejects. */
+  is_encoder_decoder: boolean;
   /** It makes embeddings: it is an encoder, or its files say how the vectors of tokens become one. */
   embeds: boolean;
   /** It ranks documents by a query: `rerank` works. */

@@ -301,12 +301,21 @@ export interface ChatLogprobsFields {
 
 /** What the model continues. */
 export interface CompletionFields {
-  /** A text, or its token ids. */
+  /** A text, or its token ids. What the encoder of an encoder-decoder reads (T5, BART, NLLB). */
   prompt: Prompt;
+  /**
+   * Of an encoder-decoder: the token with which the answer begins after the decoder's start, such as that of the language to translate to
+   * (NLLB: `"deu_Latn"`). A text that is one token, or its id. It is not part of the answer. The name is that of transformers; the
+   * default is what the model's files say. An extension.
+   */
+  forced_bos_token_id?: ForcedBos | null | undefined;
 }
 
 /** A text, or its token ids. */
 export type Prompt = string | number[];
+
+/** A token, by its text or its id. */
+export type ForcedBos = string | number;
 
 /** How probable the tokens of a completion are. */
 export interface CompletionLogprobsFields {

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::request::{CompletionRequest, GenerationFields, Prompt};
+use super::request::{CompletionFields, CompletionRequest, ForcedBos, GenerationFields, Prompt};
 use crate::engine::choice::Request;
 use crate::engine::engine::Engine;
 use crate::engine::generation::Generation;
@@ -12,7 +12,7 @@ use crate::sampler::check_room;
 impl Engine {
     /// Tokenises the text that is to be continued, or that the model's encoder reads. Nothing is generated before the first `next`.
     pub fn complete(&self, request: CompletionRequest) -> Result<Generation> {
-        let start = self.0.decoder()?.transformer.config().decoder_start;
+        let start = self.decoder_start(&request.completion)?;
         let CompletionRequest { completion, logprobs, generation } = request;
         let prompt = match completion.prompt {
             Prompt::Text(text) => self.tokenizer().encode(&text, true, true)?,
@@ -22,8 +22,35 @@ impl Engine {
             return self.start(self.request(generation, prompt, true, logprobs.wanted()?)?);
         };
         // What the decoder writes does not continue the prompt, which its encoder reads.
-        let request = self.request(generation, vec![start], false, logprobs.wanted()?)?;
+        let request = self.request(generation, start, false, logprobs.wanted()?)?;
         self.start(Request { source: Some(prompt.into()), ..request })
+    }
+
+    /// The tokens with which the decoder of an encoder-decoder begins; `None` for other models.
+    fn decoder_start(&self, completion: &CompletionFields) -> Result<Option<Vec<u32>>> {
+        let config = self.0.decoder()?.transformer.config();
+        let Some(start) = config.decoder_start else {
+            if completion.forced_bos_token_id.is_some() {
+                bail!(
+                    InvalidRequest,
+                    "forced_bos_token_id is for models that have an encoder, and this one ({}) has none; leave it out",
+                    self.info().architecture
+                );
+            }
+            return Ok(None);
+        };
+        let forced = match &completion.forced_bos_token_id {
+            None => self.0.forced_bos,
+            Some(ForcedBos::Id(id)) => Some(*id),
+            Some(ForcedBos::Text(text)) => match self.tokenizer().token_id(text) {
+                Some(id) => Some(id),
+                None => bail!(InvalidRequest, "forced_bos_token_id: {text:?} is no token of the model"),
+            },
+        };
+        if let Some(id) = forced.filter(|id| *id as usize >= config.vocab_size) {
+            bail!(InvalidRequest, "forced_bos_token_id is {id}, wanted a token below {}", config.vocab_size);
+        }
+        Ok(Some([start].into_iter().chain(forced).collect()))
     }
 
     /// Checks the fields against each other and against the model.

@@ -70,7 +70,7 @@ fn files() -> Vec<File> {
             text: types![
                 Request: SamplingFields, PenaltyFields, EndingFields, Stop, StructuredFields, ResponseFormat, NamedSchema,
                 StructuredOutputs, SpeculationFields, SpeculationRequest, ContextFields, ContextShiftRequest, Sinks,
-                ChoicesFields, ChatFields, ReasoningFields, ReasoningFormat, ChatLogprobsFields, CompletionFields, Prompt,
+                ChoicesFields, ChatFields, ReasoningFields, ReasoningFormat, ChatLogprobsFields, CompletionFields, Prompt, ForcedBos,
                 CompletionLogprobsFields, EmbeddingRequest, Input, RerankRequest, RerankDocument, DocumentText,
                 ClassifyRequest, ClassifyInput, ClassifyText, TextPair,
             ] + "\n"

@@ -43,6 +43,8 @@ pub struct ModelInfo {
     pub architecture: String,
     /// It generates text. False for an encoder, and for a decoder with a head that scores or labels texts: `chat` and `completions` reject.
     pub generates: bool,
+    /// An encoder reads the prompt, and a decoder answers it (T5): `completions` does that, and `chat` rejects.
+    pub is_encoder_decoder: bool,
     /// It makes embeddings: it is an encoder, or its files say how the vectors of tokens become one.
     pub embeds: bool,
     /// It ranks documents by a query: `rerank` works.

@@ -3,6 +3,7 @@
 mod autotune;
 mod compile_ahead;
 mod draft_vocabulary;
+mod generation_config;
 pub mod hub;
 pub(super) mod info;
 pub(super) mod inspect;
@@ -235,6 +236,7 @@ impl Engine {
             has_chat_template: plan.has_chat_template,
             architecture: config.arch.name.to_owned(),
             generates: plan.generates,
+            is_encoder_decoder: config.encoder.is_some(),
             embeds: plan.embeds.pooling.is_some(),
             reranks: plan.scoring.as_ref().is_some_and(|scoring| scoring.relevance.is_some()),
             labels: plan.scoring.as_ref().map(Scoring::labels).unwrap_or_default(),
@@ -262,6 +264,7 @@ impl Engine {
             embeds: plan.embeds,
             scoring: plan.scoring,
             classifier,
+            forced_bos: plan.forced_bos,
             tokenizer: Rc::new(plan.tokenizer),
             templates: plan.templates,
             utc_offset_seconds: options.utc_offset_seconds,

@@ -3,6 +3,7 @@
 //!
 //! Knows no device, only what one is capable of.
 
+use super::generation_config;
 use super::info::Warning;
 use super::model_text::ModelText;
 use super::options::{LoadOptions, capacity, layout, rope_context};
@@ -28,6 +29,8 @@ pub(super) struct Plan {
     pub scoring: Option<Scoring>,
     /// It makes text.
     pub generates: bool,
+    /// The token with which the answer of an encoder-decoder begins, if the files say it.
+    pub forced_bos: Option<u32>,
     /// Tokens of a context.
     pub capacity: usize,
     pub max_sequences: usize,
@@ -96,6 +99,7 @@ impl Plan {
         let generates = !config.arch.is_encoder && config.labels == 0 && !checkpoint.is_without_output()?;
         let (templates, has_chat_template, mut warnings) =
             Templates::of(&chat_templates, options.chat_template.as_deref(), generates && config.encoder.is_none())?;
+        let forced_bos = generation_config::forced_bos(checkpoint, &config)?;
         let embeds = Embeds::of(checkpoint, config.arch.is_encoder, scoring.is_some())?;
         if !generates && scoring.is_none() && embeds.pooling.is_none() {
             bail!(
@@ -134,6 +138,7 @@ impl Plan {
             embeds,
             scoring,
             generates,
+            forced_bos,
             capacity,
             max_sequences,
             layout,

@@ -60,6 +60,8 @@ pub struct HuggingFace {
     pub first_position: u64,
     /// `max_position_embeddings` counts these rows.
     pub counts_first_positions: bool,
+    /// Positions are sines, which files don't hold; the number of a text's first one.
+    pub first_sine: Option<u64>,
     /// Other forms of folder for the same architecture, for other values of `model_type`.
     pub others: &'static [&'static HuggingFace],
 }
@@ -311,6 +313,7 @@ impl HuggingFace {
         transforms: &[],
         first_position: 0,
         counts_first_positions: true,
+        first_sine: None,
         others: &[],
     };
 

@@ -5,6 +5,7 @@
 
 mod apertus;
 mod arcee;
+mod bart;
 mod bert;
 mod bloom;
 mod cohere;
@@ -136,6 +137,9 @@ pub const ARCHS: &[&Arch] = &[
     &deberta::DEBERTA_V2,
     &t5::T5_ENCODER,
     &t5::T5,
+    &bart::BART,
+    &bart::MBART,
+    &bart::M2M_100,
 ];
 
 /// An architecture.

@@ -7,7 +7,7 @@
 use super::{
     Arch, GgufName, Norm,
     hugging_face::{ConfigKey, ConstValue, HuggingFace, KeyMapping, optional, required},
-    tensors::{ATTENTION, CROSS_ATTENTION, DISTANCES, FINAL_NORM, GATED, MODEL, NORMS, TOKENS},
+    tensors::{ATTENTION, CROSS_ATTENTION, CROSS_NORM, DISTANCES, FINAL_NORM, GATED, MODEL, NORMS, TOKENS},
 };
 use crate::tensor::ops::Activation;
 
@@ -21,7 +21,7 @@ pub const T5: Arch = Arch {
     scales_tied_logits: true,
     gguf_names: GGUF_NAMES,
     model_tensors: &[MODEL, DISTANCES],
-    layer_tensors: &[NORMS, ATTENTION, CROSS_ATTENTION],
+    layer_tensors: &[NORMS, ATTENTION, CROSS_NORM, CROSS_ATTENTION],
     feed_forward: GATED,
     classifier: None,
     hugging_face: Some(&HuggingFace {

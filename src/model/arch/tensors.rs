@@ -219,6 +219,9 @@ pub(super) const ENCODER_MODEL: &[TensorSpec] = &[
     optional("token_embd_proj.bias", &[Embedding]),
 ];
 
+/// Without it, the embedding is the output matrix.
+pub(super) const OUTPUT: &[TensorSpec] = &[optional("output.weight", &[Embedding, Vocabulary])];
+
 /// The embedding alone.
 pub(super) const TOKENS: &[TensorSpec] = &[required("token_embd.weight", &[Embedding, Vocabulary])];
 
@@ -331,9 +334,26 @@ pub(super) const NORMS_OF_EACH_HEAD: &[TensorSpec] = &[
     optional("blk.{}.attn_k_norm.weight", &[HeadSize, KeyValueHeads]),
 ];
 
-/// Attention of a decoder to the output of its encoder, and the norm before it.
+/// The norm before the attention of a decoder to the output of its encoder.
+pub(super) const CROSS_NORM: &[TensorSpec] = &[required("blk.{}.cross_attn_norm.weight", &[Embedding])];
+
+pub(super) const CROSS_NORM_BIAS: &[TensorSpec] = &[required("blk.{}.cross_attn_norm.bias", &[Embedding])];
+
+/// The norm of the residual stream after that.
+pub(super) const CROSS_OUTPUT_NORM: &[TensorSpec] = &[
+    required("blk.{}.cross_attn_output_norm.weight", &[Embedding]),
+    required("blk.{}.cross_attn_output_norm.bias", &[Embedding]),
+];
+
+pub(super) const CROSS_BIASES: &[TensorSpec] = &[
+    required("blk.{}.cross_attn_q.bias", &[Query]),
+    required("blk.{}.cross_attn_k.bias", &[KeyValue]),
+    required("blk.{}.cross_attn_v.bias", &[KeyValue]),
+    required("blk.{}.cross_attn_output.bias", &[Embedding]),
+];
+
+/// Attention of a decoder to the output of its encoder.
 pub(super) const CROSS_ATTENTION: &[TensorSpec] = &[
-    required("blk.{}.cross_attn_norm.weight", &[Embedding]),
     required("blk.{}.cross_attn_q.weight", &[Embedding, Query]),
     required("blk.{}.cross_attn_k.weight", &[SourceEmbedding, KeyValue]),
     required("blk.{}.cross_attn_v.weight", &[SourceEmbedding, KeyValue]),

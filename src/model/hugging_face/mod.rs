@@ -10,6 +10,7 @@ mod mxfp4;
 mod names;
 mod quantized;
 mod rope;
+mod sines;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -113,6 +114,9 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     if hf.first_position > 0 {
         skip_rows(hf.first_position, &mut tensors)?;
     }
+    if let Some(first) = hf.first_sine {
+        tensors.extend(sines::tables(&metadata, arch.name, first)?);
+    }
     // A model that was saved without its head, or with a head that labels texts, gives no logits of tokens.
     let is_headless = !files.iter().flatten().any(|entry| entry.name.starts_with("model."));
     let has_output = tensors.iter().any(|tensor| tensor.name == "output.weight");
@@ -128,7 +132,11 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     // transformers ties the embeddings on loading, even if a file holds both.
     match ties {
         Some(false) if metadata.get(WITHOUT_OUTPUT).is_some() => {}
-        Some(true) => tensors.retain(|tensor| !tensor.name.starts_with("output.")),
+        Some(true) => {
+            // What has a name of its own belongs to the logits, not to the matrix.
+            let is_own = |tensor: &TensorInfo| hf.whole_names.iter().any(|(ours, _)| *ours == tensor.name);
+            tensors.retain(|tensor| !tensor.name.starts_with("output.") || is_own(tensor));
+        }
         Some(false) if !tensors.iter().any(|tensor| tensor.name == "output.weight") => {
             let named = hf.names.iter().copied().flatten().find(|(ours, _)| *ours == "output");
             if let Some((_, theirs)) = named {
@@ -224,9 +232,16 @@ fn without_first_positions(first: u64, context: super::gguf::Value) -> Result<su
     }
 }
 
-/// Leaves out the first rows of the table of positions.
+/// Leaves out the first rows of the tables of positions.
 fn skip_rows(first: u64, tensors: &mut [TensorInfo]) -> Result<()> {
-    let Some(table) = tensors.iter_mut().find(|tensor| tensor.name == "position_embd.weight") else { return Ok(()) };
+    const TABLES: [&str; 2] = ["position_embd.weight", "enc.position_embd.weight"];
+    tensors
+        .iter_mut()
+        .filter(|tensor| TABLES.contains(&tensor.name.as_str()))
+        .try_for_each(|table| skip_rows_of(first, table))
+}
+
+fn skip_rows_of(first: u64, table: &mut TensorInfo) -> Result<()> {
     match (&mut table.dims[..], &mut table.values) {
         ([_, rows], TensorValues::Stored { parts, .. }) if *rows > first && parts.len() == 1 => {
             let skipped = parts[0].bytes / *rows * first;

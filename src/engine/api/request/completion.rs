@@ -21,8 +21,12 @@ group! {
     /// What the model continues.
     #[derive(Clone, Debug)]
     pub struct CompletionFields {
-        /// A text, or its token ids.
+        /// A text, or its token ids. What the encoder of an encoder-decoder reads (T5, BART, NLLB).
         pub prompt: Prompt,
+        /// Of an encoder-decoder: the token with which the answer begins after the decoder's start, such as that of the language to translate to
+        /// (NLLB: `"deu_Latn"`). A text that is one token, or its id. It is not part of the answer. The name is that of transformers; the
+        /// default is what the model's files say. An extension.
+        pub forced_bos_token_id: Option<ForcedBos>,
     }
 }
 
@@ -35,6 +39,17 @@ pub enum Prompt {
     Text(String),
     /// Taken as they are.
     Tokens(Vec<u32>),
+}
+
+/// A token, by its text or its id.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(untagged, expecting = "wanted the text of a token, or its id")]
+pub enum ForcedBos {
+    /// As the vocabulary writes it.
+    Text(String),
+    /// A number below the size of the vocabulary.
+    Id(u32),
 }
 
 impl CompletionRequest {

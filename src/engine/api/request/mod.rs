@@ -25,7 +25,7 @@ mod tokenize;
 pub use chat::{ChatFields, ChatRequest};
 pub use choices::ChoicesFields;
 pub use classify::{ClassifyInput, ClassifyRequest, ClassifyText, TextPair};
-pub use completion::{CompletionFields, CompletionRequest, Prompt};
+pub use completion::{CompletionFields, CompletionRequest, ForcedBos, Prompt};
 pub use context::{ContextFields, ContextShiftRequest, Sinks};
 pub use dry_breakers::dry_breakers;
 pub use embedding::{EmbeddingRequest, Input};
