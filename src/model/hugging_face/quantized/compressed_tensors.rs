@@ -25,7 +25,7 @@ const FORMS: &[&str] = &["pack-quantized", "int-quantized", "float-quantized", "
 impl Options {
     pub(super) fn of(said: &Said<'_>) -> Result<Self> {
         let is_other = |form: &str| !FORMS.contains(&form);
-        if let Some(form) = said.text("format").filter(|form| is_other(form)) {
+        if let Some(form) = said.text("format")?.filter(|form| is_other(form)) {
             return Err(said.unsupported(&format!(" of the format {form:?}")));
         }
         for key in ["sparsity_config", "transform_config"] {

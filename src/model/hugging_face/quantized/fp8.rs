@@ -20,7 +20,7 @@ pub(in crate::model::hugging_face) struct Options {
 impl Options {
     pub(super) fn of(said: &Said<'_>) -> Result<Self> {
         let is_other = |form: &String| !["e4m3", "e4m3fn", "float8_e4m3fn"].contains(&form.as_str());
-        if let Some(form) = said.text("fmt").filter(is_other) {
+        if let Some(form) = said.text("fmt")?.filter(is_other) {
             return Err(said.unsupported(&format!(" of the form {form:?}")));
         }
         let block = match said.how.get("weight_block_size").filter(|block| !block.is_null()) {

@@ -22,12 +22,13 @@ pub(in crate::model::hugging_face) struct Options {
 
 impl Options {
     pub(super) fn of(said: &Said<'_>, is_awq: bool) -> Result<Self> {
-        let bits = said.number("bits").or(said.number("w_bit")).unwrap_or(4);
-        let supported = if is_awq { &[4][..] } else { &[4, 8] };
-        if !supported.contains(&bits) {
-            return Err(said.unsupported(&format!(" with {bits} bits")));
-        }
-        let form = said.text("checkpoint_format").or(said.text("version")).or(said.text("format")).unwrap_or_default();
+        let bits = match said.integer("bits")?.or(said.integer("w_bit")?) {
+            None | Some(4) => 4,
+            Some(8) if !is_awq => 8,
+            Some(other) => return Err(said.unsupported(&format!(" with {other} bits"))),
+        };
+        let form = said.text("checkpoint_format")?.or(said.text("version")?).or(said.text("format")?);
+        let form = form.unwrap_or_default();
         let plus = match form.as_str() {
             "gemm" | "" if is_awq => 0,
             "gptq" | "" if !is_awq => 1,
@@ -39,11 +40,16 @@ impl Options {
         if let Some(rule) = rules.and_then(|rules| rules.keys().find(|rule| !rule.starts_with('-'))) {
             return Err(said.unsupported(&format!(" with the rule {rule:?} (dynamic)")));
         }
-        // The default of transformers for both methods.
-        let says_group = ["group_size", "q_group_size"].iter().any(|key| said.how.get(key).is_some());
-        let group = said.number("group_size").or(said.number("q_group_size")).filter(|group| *group > 0);
-        let group = if says_group { group } else { Some(128) };
-        Ok(Self { bits, group, is_ordered: said.is_set("desc_act"), plus })
+        let group = match said.integer("group_size")?.or(said.integer("q_group_size")?) {
+            // The default of transformers for both methods.
+            None => Some(128),
+            Some(-1) => None,
+            Some(group) => match u64::try_from(group).ok().filter(|group| *group > 0) {
+                Some(group) => Some(group),
+                None => return Err(said.unsupported(&format!(" in groups of {group}"))),
+            },
+        };
+        Ok(Self { bits, group, is_ordered: said.is_set("desc_act")?, plus })
     }
 }
 

@@ -2,8 +2,8 @@
 
 use serde_json::Value as Json;
 
-use crate::error::Error;
-use crate::model::hugging_face::config_json::shortened;
+use crate::error::{Error, Result};
+use crate::model::hugging_face::config_json::{mismatch, shortened};
 
 /// An object of config.json, and its key.
 pub(super) struct Said<'c> {
@@ -24,16 +24,25 @@ impl Said<'_> {
         )
     }
 
-    /// A whole number that is not negative.
-    pub fn number(&self, key: &str) -> Option<u64> {
-        self.how.get(key).and_then(Json::as_u64)
+    /// A whole number; none if the key is missing or null.
+    pub fn integer(&self, key: &str) -> Result<Option<i64>> {
+        self.get(key, Json::as_i64, "a whole number")
     }
 
-    pub fn is_set(&self, key: &str) -> bool {
-        self.how.get(key).and_then(Json::as_bool).unwrap_or(false)
+    /// True or false; false if the key is missing or null.
+    pub fn is_set(&self, key: &str) -> Result<bool> {
+        Ok(self.get(key, Json::as_bool, "true or false")?.unwrap_or(false))
     }
 
-    pub fn text(&self, key: &str) -> Option<String> {
-        self.how.get(key).and_then(Json::as_str).map(str::to_lowercase)
+    /// A text in lower case.
+    pub fn text(&self, key: &str) -> Result<Option<String>> {
+        Ok(self.get(key, Json::as_str, "a text")?.map(str::to_lowercase))
+    }
+
+    fn get<'j, T>(&'j self, key: &str, read: impl Fn(&'j Json) -> Option<T>, wanted: &str) -> Result<Option<T>> {
+        match self.how.get(key).filter(|value| !value.is_null()) {
+            None => Ok(None),
+            Some(value) => read(value).map(Some).ok_or_else(|| mismatch(&format!("{}.{key}", self.key), value, wanted)),
+        }
     }
 }
