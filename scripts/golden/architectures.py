@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.utils import logging
 
+import bitnet
 import hf_to_gguf
 import mxfp4
 from tiny_models import SPECIAL, TEXT, gguf_file, hf_gguf, train_bpe
@@ -263,6 +264,9 @@ MODELS = {
     "glm4_moe_lite": ("glm4_moe_lite", LATENTS | DEEPSEEK_EXPERTS | {
         "n_group": 1, "topk_group": 1, "norm_topk_prob": True, "mlp_layer_types": ["dense", "sparse"]} | rope(theta=1000000.0)),
     "youtu": ("youtu", LATENTS | rope(theta=500000.0)),
+    "bitnet": ("bitnet", SIZES | {"tie_word_embeddings": True} | rope(theta=500000.0)),
+    # Ternary weights, four in a byte, and inputs of products that are rounded to 8 bits (see bitnet.py), one layer of them.
+    "bitnet_packed": ("bitnet", SIZES | {"num_hidden_layers": 1, "tie_word_embeddings": True} | rope(theta=500000.0)),
     "dots1": ("dots1", HEADS | DEEPSEEK_EXPERTS | {
         "norm_topk_prob": True, "sliding_window": None, "tie_word_embeddings": True} | rope()),
     "granitemoe": ("granitemoe", SIZES | {
@@ -322,8 +326,10 @@ MODELS = {
         "expert_layer_offset": 1, "attn_layer_period": 3, "attn_layer_offset": 1, "mamba_d_state": 16, "mamba_dt_rank": 6,
         "pad_token_id": 0}),
 }
-# GGUF has no such ropes, of which generation would change the first from token to token, and no norms before gates.
-ONLY_SAFETENSORS = {"llama_dynamic", "llama_yarn", "falcon_h1_norm"}
+# GGUF has no such ropes, of which generation would change the first from token to token.
+WITHOUT_ANSWER = {"llama_dynamic", "llama_yarn"}
+# Nor has it norms before gates, and products whose inputs are rounded.
+ONLY_SAFETENSORS = WITHOUT_ANSWER | {"falcon_h1_norm", "bitnet_packed"}
 # The matrices of their GGUF files are F32; those of the others BF16, which is half as long.
 IN_F32 = {
     "llama3", "llama_linear", "mistral", "mixtral", "qwen2_yarn", "qwen2_window", "qwen3", "qwen3_moe", "gemma2", "gemma3", "phi3", "phi4_mini",
@@ -486,10 +492,14 @@ def write_model(name: str, seed: int) -> float:
     folder.mkdir(parents=True)
     config = make_config(kind, fields)
     model = random_model(config, seed)
+    if name == "bitnet_packed":
+        bitnet.make_ternary(model, seed)
     ids = np.random.default_rng(seed + 1).integers(0, VOCABULARY, PROMPT_TOKENS).tolist()
     with_gguf = name not in ONLY_SAFETENSORS and kind not in ONLY_SAFETENSORS_OF
-    logits, greedy, margin = golden(model, ids, 0 if name in ONLY_SAFETENSORS else GREEDY_TOKENS)
+    logits, greedy, margin = golden(model, ids, 0 if name in WITHOUT_ANSWER else GREEDY_TOKENS)
     if margin < SMALLEST_MARGIN or (greedy and len(set(greedy)) < FEWEST_KINDS):
+        return 0.0
+    if name == "bitnet_packed" and bitnet.distance(model, ids + greedy) < bitnet.LEAST_DISTANCE:
         return 0.0
     np.save(folder / "logits.npy", logits.astype("<f4"))
     answers = {"ids": ids, "greedy": greedy}
@@ -502,6 +512,8 @@ def write_model(name: str, seed: int) -> float:
     model.to(torch.bfloat16).save_pretrained(folder)
     if kind == "gpt_oss":
         mxfp4.rewrite(folder)
+    if name == "bitnet_packed":
+        bitnet.pack(folder)
     # Those of transformers itself, since published files may hold more or other tensors.
     saved = load_file(folder / "model.safetensors")
     (folder / "generation_config.json").unlink(missing_ok=True)

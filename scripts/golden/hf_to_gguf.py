@@ -24,7 +24,7 @@ ARCHITECTURES = {
     "qwen3_5_moe_text": "qwen35moe", "lfm2": "lfm2", "lfm2_moe": "lfm2moe", "granitemoehybrid": "granitehybrid", "falcon_h1": "falcon-h1",
     "nemotron_h": "nemotron_h", "mamba2": "mamba2", "mamba": "mamba", "falcon_mamba": "mamba", "jamba": "jamba",
     "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "glm4_moe_lite": "deepseek2", "youtu": "deepseek2", "minicpm3": "minicpm3",
-    "dots1": "dots1",
+    "dots1": "dots1", "bitnet": "bitnet",
 }
 # Whose rows of q and k are reordered, so that rope turns neighbours.
 ROPE_ON_NEIGHBOURS = {"llama", "smollm3", "granite", "mistral3", "olmo", "arcee", "granitemoe", "granitehybrid"}
@@ -145,6 +145,8 @@ def metadata(config) -> dict:
         }
     if arch in ("command-r", "cohere2"):
         keys["logit_scale"] = config.logit_scale
+    if arch == "bitnet":
+        keys |= {"hidden_activation": config.hidden_act, "rope.scaling.type": "linear", "rope.scaling.factor": 1.0}
     if arch == "olmo":
         keys["attention.clamp_kqv"] = config.clip_qkv
     if arch in ("granite", "granitemoe", "granitehybrid"):
@@ -517,6 +519,7 @@ OWN_NAMES = {
     "block_sparse_moe.input_linear.gate": "ffn_gate_exps", "block_sparse_moe.input_linear.up": "ffn_up_exps",
     "mlp.experts.gate_proj": "ffn_gate_exps", "mlp.experts.up_proj": "ffn_up_exps", "mlp.experts.down_proj": "ffn_down_exps",
     "mixer.experts.up_proj": "ffn_up_exps", "mixer.experts.down_proj": "ffn_down_exps", "mixer.gate.e_score_correction": "exp_probs_b",
+    "self_attn.attn_sub_norm": "attn_sub_norm", "mlp.ffn_sub_norm": "ffn_sub_norm",
     "self_attn.sinks": "attn_sinks", "mlp.gate.e_score_correction": "exp_probs_b", "mlp.moe_statics.e_score_correction": "exp_probs_b",
 }
 

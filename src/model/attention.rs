@@ -27,6 +27,8 @@ pub(super) struct Attention {
     pub per_head: Option<Tensor>,
     /// The gate of the result, [n_heads · head_dim, n_embd].
     pub gate: Option<Linear>,
+    /// Of the input of the last product.
+    pub sub_norm: Norm,
     pub output: Linear, // [n_embd, n_heads · head_dim]
 }
 
@@ -50,6 +52,7 @@ impl Attention {
             },
             per_head: Self::per_head(context, config, weights, index)?,
             gate: has_gate.then(|| linear("attn_gate")).transpose()?,
+            sub_norm: Norm::of(config, weights, &name("attn_sub_norm")),
             output: linear("attn_output")?,
         }))
     }

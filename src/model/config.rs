@@ -81,6 +81,8 @@ pub struct Config {
     pub recurrence: Option<Recurrence>,
     /// The sizes of attention over latents. Then `head_dim` is the length of a query, and every head has a key of its own.
     pub latent: Option<Latent>,
+    /// What norms in layers give is rounded to 8 bits, row by row.
+    pub rounds_activations: bool,
     /// ε of all norms.
     pub norm_eps: f32,
     /// The longest context of training, in tokens. A dynamic rope scaling multiplies it by its factor.
@@ -259,6 +261,7 @@ impl Config {
             experts: experts(&keys, layers[0].n_ff, &by_name)?,
             recurrence: Recurrence::read(&keys)?,
             latent,
+            rounds_activations: keys.rounds_activations()?,
             norm_eps: keys.norm_epsilon()?,
             context_length: match ropes.first().map(|rope| &rope.scaling) {
                 // The stretched context.

@@ -17,6 +17,8 @@ pub(super) enum FeedForward {
         gate_up: Vec<Linear>,
         down: Linear,
         sparsity: Option<f32>,
+        /// Of the input of down.
+        sub_norm: Option<Box<Norm>>,
     },
     /// Up is [n_ff, n_embd].
     Ungated {
@@ -72,16 +74,18 @@ impl FeedForward {
         let name = |stem: &str| format!("blk.{index}.{stem}");
         let linear = |stem: &str| Linear::of(weights, &name(stem));
         let (down, sparsity) = (linear("ffn_down")?, config.activation_sparsity[index]);
+        let sub_norm = Norm::of(config, weights, &name("ffn_sub_norm"));
+        let sub_norm = (!sub_norm.is_none()).then(|| Box::new(sub_norm));
         if let Some(runs) = weights.joined(&name("ffn_gate_up")) {
             let linear = |run: &Run| Linear { weight: run.matrix.clone(), bias: None };
-            return Ok(Self::Gated { gate_up: runs.iter().map(linear).collect(), down, sparsity });
+            return Ok(Self::Gated { gate_up: runs.iter().map(linear).collect(), down, sparsity, sub_norm });
         }
         let up = linear("ffn_up")?;
         if weights.optional_matrix(&name("ffn_gate.weight")).is_some() {
-            return Ok(Self::Gated { gate_up: vec![linear("ffn_gate")?, up], down, sparsity });
+            return Ok(Self::Gated { gate_up: vec![linear("ffn_gate")?, up], down, sparsity, sub_norm });
         }
         if up.weight.rows() == 2 * config.layers[index].n_ff {
-            return Ok(Self::Gated { gate_up: vec![up], down, sparsity });
+            return Ok(Self::Gated { gate_up: vec![up], down, sparsity, sub_norm });
         }
         Ok(Self::Ungated { up, down, xielu: xielu(weights, index)? })
     }
@@ -96,7 +100,14 @@ impl FeedForward {
 
     pub fn inner<O: LayerOps>(&self, ops: &O, h: &O::Normed<'_>) -> Result<Inner<'_, O::Inner>> {
         Ok(match self {
-            Self::Gated { gate_up, down, sparsity } => Inner::Dense(ops.gated(h, gate_up, down, *sparsity)?, down),
+            Self::Gated { gate_up, down, sparsity, sub_norm } => {
+                let inner = ops.gated(h, gate_up, down, *sparsity)?;
+                let inner = match sub_norm {
+                    Some(norm) => ops.normed_inner(inner, norm)?,
+                    None => inner,
+                };
+                Inner::Dense(inner, down)
+            }
             Self::Ungated { up, down, xielu } => Inner::Dense(ops.ungated(h, up, down, *xielu)?, down),
             Self::Experts { router, experts } => Inner::Experts(Box::new(ops.experts(h, h, router, experts)?)),
             Self::Both(_) => {

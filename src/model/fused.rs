@@ -75,6 +75,8 @@ impl Fused {
             && config.distances.is_none()
             && config.encoder.is_none()
             && !has_one("attn_sinks.weight")
+            && !has_one("attn_sub_norm.weight")
+            && !config.rounds_activations
             && !(has_head_norms && config.arch.norms_heads_after_rope);
         let activation_fits = !has_one("xielu_beta.weight");
         let stream_is_kept = !(has("token_embd_norm.weight")

@@ -225,6 +225,11 @@ impl Keys<'_> {
         Ok(self.metadata.optional_bool(&self.name("use_parallel_residual"))?.unwrap_or(default))
     }
 
+    /// Whether the inputs of products are rounded to 8 bits. GGUF has no such key (`hugging_face/ternary.rs`).
+    pub fn rounds_activations(&self) -> Result<bool> {
+        Ok(self.metadata.optional_bool(&self.name("rounds_activations"))?.unwrap_or(false))
+    }
+
     /// α and limit of the gated unit of gpt-oss. GGUF has no such keys; config.json has.
     pub fn clamped_swiglu(&self) -> Result<Option<[f32; 2]>> {
         let Some([alpha, limit]) = self.arch.clamped_swiglu else { return Ok(None) };
@@ -489,6 +494,18 @@ impl Keys<'_> {
         }
         if self.arch.per_layer.is_none() {
             self.refuse_number("embedding_length_per_layer_input", "embeddings for each layer", |v| v != 0.0)?;
+        }
+        if let Some(wanted) = self.arch.names_activation {
+            let name = self.name("hidden_activation");
+            match self.metadata.optional_str(&name)? {
+                Some(found) if found == wanted => {}
+                Some(found) => bail!(UnsupportedArchitecture, "{name} is {found:?}; supported is {wanted:?}"),
+                None => bail!(
+                    UnsupportedArchitecture,
+                    "the metadata has no {name:?}, so it is not known whether the feed-forward takes {wanted:?}, which is supported; use a \
+                     file of a newer converter"
+                ),
+            }
         }
         self.refuse_number("swiglu_clamp_exp", "another clamped unit of experts", |v| v != 0.0)?;
         if !self.arch.has_scales && !self.arch.has_multipliers {

@@ -64,6 +64,11 @@ pub(super) trait LayerOps {
     /// `input.projection`.
     fn per_layer_input(&self, x: &Tensor, input: &PerLayerInput, vectors: &Tensor) -> Result<Self::Inner>;
 
+    /// The input of a product, normed. Fused ops have no such norm (`Fused::takes`).
+    fn normed_inner(&self, _: Self::Inner, _: &Norm) -> Result<Self::Inner> {
+        bail!(Internal, "a norm before a product by fused ops")
+    }
+
     /// x += the product, normed and scaled.
     fn add_product(&self, x: &Tensor, inner: Self::Inner, linear: &Linear, norm: &Norm, scale: f32) -> Result<()>;
 

@@ -48,6 +48,7 @@ pub mod source;
 pub mod source_reader;
 pub mod state;
 mod tensor_sizes;
+mod ternary;
 mod transformer;
 mod unfused;
 mod weight_layout;

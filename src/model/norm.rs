@@ -4,7 +4,7 @@ use super::Weights;
 use super::arch;
 use super::config::Config;
 use crate::error::Result;
-use crate::tensor::ops::{LayerNorm, RmsNorm, RowNorm};
+use crate::tensor::ops::{LayerNorm, RmsNorm, RoundRows, RowNorm};
 use crate::tensor::quant::BLOCK;
 use crate::tensor::{Context, HostTensor, Tensor, to_soa};
 
@@ -15,6 +15,8 @@ pub(super) struct Norm {
     bias: Option<Tensor>,
     /// The weight, then the bias, each in SoA: for ops that both norm and multiply.
     soa: Option<Tensor>,
+    /// The result, an input of products, is rounded to 8 bits.
+    rounds: bool,
 }
 
 impl Norm {
@@ -28,7 +30,8 @@ impl Norm {
             arch::Norm::Rms => RowNorm::Rms { epsilon },
             arch::Norm::Layer => RowNorm::Layer { epsilon },
         };
-        Self { kind, weight, bias: get("bias"), soa: None }
+        let rounds = config.rounds_activations && stem.starts_with("blk.");
+        Self { kind, weight, bias: get("bias"), soa: None, rounds }
     }
 
     /// The same for fused ops.
@@ -42,12 +45,12 @@ impl Norm {
     pub fn rms(context: &Context, epsilon: f32, weight: &[f32]) -> Result<Self> {
         let tensor = |values: &[f32]| context.tensor(&HostTensor::f32(&[values.len()], values));
         let soa = weight.len().is_multiple_of(BLOCK).then(|| tensor(&to_soa(weight))).transpose()?;
-        Ok(Self { kind: RowNorm::Rms { epsilon }, weight: Some(tensor(weight)?), bias: None, soa })
+        Ok(Self { kind: RowNorm::Rms { epsilon }, weight: Some(tensor(weight)?), bias: None, soa, rounds: false })
     }
 
     /// No norm.
     pub fn none() -> Self {
-        Self { kind: RowNorm::None, weight: None, bias: None, soa: None }
+        Self { kind: RowNorm::None, weight: None, bias: None, soa: None, rounds: false }
     }
 
     /// No norm, of rows of `columns`, for fused ops.
@@ -96,7 +99,11 @@ impl Norm {
         let Some(weight) = &self.weight else { return Ok(x.clone()) };
         match (self.kind, &self.bias) {
             (RowNorm::None, _) => Ok(x.clone()),
-            (RowNorm::Rms { epsilon }, None) => context.run1(&RmsNorm { epsilon }, &[x, weight]),
+            (RowNorm::Rms { epsilon }, None) => {
+                let normed = context.run1(&RmsNorm { epsilon }, &[x, weight])?;
+                if self.rounds { context.run1(&RoundRows, &[&normed]) } else { Ok(normed) }
+            }
+            _ if self.rounds => bail!(Internal, "another norm than RMS, rounded"),
             (RowNorm::Rms { .. }, Some(_)) => {
                 bail!(UnsupportedArchitecture, "an RMS norm with a bias is not supported")
             }

@@ -141,7 +141,7 @@ impl LayerOps for Unfused<'_> {
         if let Some(gate) = &layer.gate {
             context.run(&SigmoidGate { soa: false }, &[&a, &self.product(gate, h)?])?;
         }
-        Ok(a)
+        layer.sub_norm.run(context, &a)
     }
 
     fn latent_attention(&self, layer: &LatentAttention, h: &Tensor) -> Result<Tensor> {
@@ -214,6 +214,10 @@ impl LayerOps for Unfused<'_> {
     fn per_layer_input(&self, x: &Tensor, input: &PerLayerInput, vectors: &Tensor) -> Result<Tensor> {
         let op = GateInput { activation: self.config.activation, first: input.first, soa: false };
         self.context.run1(&op, &[&self.product(&input.gate, x)?, vectors])
+    }
+
+    fn normed_inner(&self, inner: Tensor, norm: &Norm) -> Result<Tensor> {
+        norm.run(self.context, &inner)
     }
 
     fn add_product(&self, x: &Tensor, inner: Tensor, linear: &Linear, norm: &Norm, scale: f32) -> Result<()> {

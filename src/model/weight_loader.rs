@@ -7,6 +7,7 @@ use super::checkpoint::{Packed, Part, Side, TensorInfo, TensorValues};
 use super::group_words::{SideValues, Sides};
 use super::matrix::Matrix;
 use super::safetensors::Dtype;
+use super::ternary;
 use super::weight_layout::{format_of, is_vector, matrix_of};
 use super::weight_stream::{Progress, WeightStream};
 use crate::error::Result;
@@ -20,6 +21,9 @@ const BYTES_AHEAD: u64 = 4 << 20;
 const MXFP4_WEIGHTS: usize = 32;
 const MXFP4_BYTES: usize = 16;
 const MXFP4_BLOCKS: usize = 1 << 17;
+
+/// How many rows of ternary weights are written at once.
+const TERNARY_ROWS: usize = 256;
 
 /// A part of a tensor that is being read.
 pub(super) struct Piece<'a> {
@@ -98,6 +102,13 @@ impl<'a> Loader<'a> {
             self.load_mxfp4(place, columns, format, &exponents, progress).await?;
             return Ok(Loaded::Matrix);
         }
+        if let TensorValues::Ternary { factor, factor_ty, .. } = &tensor.values {
+            let file = self.stream.file(factor.file)?;
+            let scale = ternary::scale(&file.read(factor.offset, factor.bytes as usize).await?, *factor_ty)?;
+            let packed = self.bytes(part.bytes, progress).await?;
+            self.load_ternary(place, columns, format, &packed, scale).await?;
+            return Ok(Loaded::Matrix);
+        }
         let row_bytes = format.row_bytes(columns)? as u64;
         let rows = (part.bytes / row_bytes) as usize;
         let first = place.first_row + (before / row_bytes) as usize;
@@ -154,6 +165,35 @@ impl<'a> Loader<'a> {
                 upload.write_range(&bytes, 0, bytes.len())?;
                 self.wrote(bytes.len() as u64).await?;
                 block += count;
+            }
+            upload.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Writes ternary weights as Q4_0, some rows at a time.
+    async fn load_ternary(
+        &mut self,
+        place: &Place,
+        columns: usize,
+        format: &'static Format,
+        packed: &[u8],
+        scale: half::f16,
+    ) -> Result<()> {
+        let (first, rows) = (place.first_row, ternary::IN_BYTE * (packed.len() / columns));
+        for (part_start, target) in place.matrix.parts() {
+            let part_end = part_start + target.shape().dims()[0];
+            let (from, to) = (first.max(part_start), (first + rows).min(part_end));
+            if from >= to {
+                continue;
+            }
+            let mut upload =
+                WeightUpload::quantizing(self.context, format, target.clone(), from - part_start, to - from)?;
+            for begin in (from..to).step_by(TERNARY_ROWS) {
+                let some = begin - first..(begin + TERNARY_ROWS).min(to) - first;
+                let bytes = ternary::as_q4_0(packed, columns, some, scale);
+                upload.write_range(&bytes, 0, bytes.len())?;
+                self.wrote(bytes.len() as u64).await?;
             }
             upload.finish()?;
         }

@@ -91,7 +91,10 @@ impl<'a> Unloaded<'a> {
         for tensor in self.wanted.iter().filter(|tensor| is_vector(tensor)) {
             let values = match &tensor.values {
                 TensorValues::Computed(values) => values.clone(),
-                TensorValues::Stored { .. } | TensorValues::Mxfp4 { .. } | TensorValues::Packed(_) => {
+                TensorValues::Stored { .. }
+                | TensorValues::Mxfp4 { .. }
+                | TensorValues::Ternary { .. }
+                | TensorValues::Packed(_) => {
                     vec![1.0; tensor.elements() as usize]
                 }
             };
@@ -126,10 +129,10 @@ impl<'a> Unloaded<'a> {
                         before += part.bytes;
                     }
                 }
-                TensorValues::Mxfp4 { blocks, .. } => {
+                TensorValues::Mxfp4 { blocks: part, .. } | TensorValues::Ternary { packed: part, .. } => {
                     parts.push(Piece {
                         tensor,
-                        part: *blocks,
+                        part: *part,
                         number: 0,
                         count: 1,
                         before: 0,

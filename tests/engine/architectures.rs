@@ -20,9 +20,11 @@ use serde_json::{Value, json};
 const TOLERANCE: f64 = 1e-4;
 /// What runs one op at a time, since the fused ops don't compute it: gates with biases, attention and feed-forward side by side, sinks, ALiBi,
 /// clamps, queries scaled by position, norms of heads after rope or with biases before them, xIELU, experts with biases or beside one that
-/// every token uses, several residual streams, attention over latents.
-const UNFUSED: [&str; 30] = [
+/// every token uses, several residual streams, attention over latents, norms before the last product of attention and feed-forward.
+const UNFUSED: [&str; 32] = [
     "apertus",
+    "bitnet",
+    "bitnet_packed",
     "bloom",
     "cohere",
     "cohere2",
@@ -497,6 +499,11 @@ fn an_f16_cache_costs_little() {
         let error = worst_row(&got, &model.logits, got.len());
         let worst = worst_row(&got, &model.logits, got.len() / model.ids.len());
         println!("{}: {error:.1e}, at the worst position {worst:.1e}", model.name);
-        assert!((1e-7..3e-3).contains(&error) && worst < 2e-2, "{}: {error:.2e}, {worst:.2e}", model.name);
+        // Where the inputs of products are rounded to 8 bits, a little makes a step more or less. With keys and values in f16 transformers itself
+        // moves by 5e-3, at the worst position by 1.5e-2, and by half as much again where random numbers of that size are added instead.
+        let rounds = loaded.transformer.config().rounds_activations;
+        let (most, most_of_worst) = if rounds { (1e-2, 4e-2) } else { (3e-3, 2e-2) };
+        let is_little = (1e-7..most).contains(&error) && worst < most_of_worst;
+        assert!(is_little, "{}: {error:.2e}, {worst:.2e}", model.name);
     }
 }

@@ -138,7 +138,7 @@ fn both_forms_of_a_model_scale_scores_alike() {
 }
 
 /// What a model's folder gives with changes of its config.json; null drops a key.
-fn configured(model: &str, changes: Json) -> rillm::Result<Config> {
+pub(super) fn configured(model: &str, changes: Json) -> rillm::Result<Config> {
     let read = |file: &str| std::fs::read(folder(model).join(file)).unwrap();
     let mut config: Json = serde_json::from_slice(&read("config.json")).unwrap();
     for (key, value) in changes.as_object().unwrap() {

@@ -7,6 +7,7 @@ mod support;
 
 mod architectures;
 mod bad_requests;
+mod bitnet;
 mod chat;
 mod checkpoint;
 mod choices;

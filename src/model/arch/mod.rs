@@ -7,6 +7,7 @@ mod apertus;
 mod arcee;
 mod bart;
 mod bert;
+mod bitnet;
 mod bloom;
 mod cohere;
 mod deberta;
@@ -115,6 +116,7 @@ pub const ARCHS: &[&Arch] = &[
     &deepseek::DEEPSEEK2,
     &minicpm3::MINICPM3,
     &dots1::DOTS1,
+    &bitnet::BITNET,
     &granite::GRANITE_MOE,
     &lfm2::LFM2,
     &lfm2::LFM2_MOE,
@@ -163,6 +165,8 @@ pub struct Arch {
     pub ungated: Option<Activation>,
     /// Logits are divided by √n_embd if the embedding is the output matrix too and the metadata does not say it.
     pub scales_tied_logits: bool,
+    /// The metadata must say that this is the activation (`hidden_activation`), since files of other models don't differ else.
+    pub names_activation: Option<&'static str>,
     /// Which layers have a sliding window, if the metadata has one.
     pub window: WindowPattern,
     /// The window if the file does not give one.
@@ -471,6 +475,7 @@ impl Arch {
         activation: Activation::Silu,
         ungated: None,
         scales_tied_logits: false,
+        names_activation: None,
         window: WindowPattern::All,
         default_window: None,
         window_rope: None,

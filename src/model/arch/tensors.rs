@@ -285,6 +285,12 @@ pub(super) const POST_NORMS: &[TensorSpec] = &[
     required("blk.{}.post_ffw_norm.weight", &[Embedding]),
 ];
 
+/// A norm of attention's result before its product.
+pub(super) const SUB_NORM_OF_ATTENTION: &[TensorSpec] = &[required("blk.{}.attn_sub_norm.weight", &[Query])];
+
+/// A norm of the feed-forward's inner vector.
+pub(super) const SUB_NORM_OF_FEED_FORWARD: &[TensorSpec] = &[required("blk.{}.ffn_sub_norm.weight", &[FeedForward])];
+
 const QKV: &str = "blk.{}.attn_qkv.weight";
 const QKV_BIAS: &str = "blk.{}.attn_qkv.bias";
 

@@ -94,6 +94,15 @@ pub enum TensorValues {
     },
     /// In ranges of files, as libraries of quantisation pack them.
     Packed(Box<Packed>),
+    /// In a range of a file, as BitNet's folders hold ternary weights: two bits for a weight, less one, and a factor of them all. They become Q4_0.
+    Ternary {
+        /// Each byte has weights of four rows, which are a quarter of all apart.
+        packed: Part,
+        /// One number.
+        factor: Part,
+        /// Its type.
+        factor_ty: GgmlType,
+    },
     /// Computed from the configuration. F32.
     Computed(Vec<f32>),
 }
@@ -129,6 +138,7 @@ impl TensorInfo {
             TensorValues::Stored { parts, .. } => parts.iter().map(|part| part.bytes).sum(),
             TensorValues::Mxfp4 { blocks, exponents } => blocks.bytes + exponents.bytes,
             TensorValues::Packed(packed) => packed.matrices.iter().map(PackedMatrix::bytes).sum(),
+            TensorValues::Ternary { packed, factor, .. } => packed.bytes + factor.bytes,
             TensorValues::Computed(_) => 0,
         }
     }

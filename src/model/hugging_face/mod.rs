@@ -11,6 +11,7 @@ mod names;
 mod quantized;
 mod rope;
 mod sines;
+mod ternary;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -94,8 +95,15 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
         }
     }
     let head_names = classifier.map_or(&[][..], |form| form.names);
-    let (tensors, head, parts) = tensors(hf, head_names, files, method.as_ref(), &metadata, arch.name)?;
+    let is_ternary = ternary::is_packed(config)?;
+    let weights = Quantized { method: method.as_ref(), is_ternary };
+    let (tensors, head, parts) = tensors(hf, head_names, files, &weights, &metadata, arch.name)?;
     let mut tensors = mxfp4::joined(tensors)?;
+    if is_ternary {
+        tensors = ternary::joined(tensors)?;
+        let key = format!("{}.rounds_activations", arch.name);
+        add(&mut metadata, &key, super::gguf::Value::Bool(true));
+    }
     if hf.has_further_layers {
         let layers = metadata.optional_u32(&format!("{}.block_count", arch.name))?.unwrap_or(u32::MAX);
         tensors.retain(|tensor| !names::is_of_layer_from(&tensor.name, layers));
@@ -257,16 +265,24 @@ fn skip_rows_of(first: u64, table: &mut TensorInfo) -> Result<()> {
     }
 }
 
+/// How others have quantised a folder's weights.
+struct Quantized<'m> {
+    method: Option<&'m quantized::Method>,
+    /// Packed ternary weights.
+    is_ternary: bool,
+}
+
 /// The tensors of all files under our names, a tensor of a head for another task, and the prefixes of parts outside the text model. Unknown
 /// tensors keep their names, and `Config` refuses them.
 fn tensors(
     hf: &'static HuggingFace,
     head_names: &'static [(&str, &str)],
     files: &[Vec<TensorEntry>],
-    method: Option<&quantized::Method>,
+    weights: &Quantized<'_>,
     metadata: &Metadata,
     arch: &str,
 ) -> Result<Tensors> {
+    let Quantized { method, is_ternary: ternary } = *weights;
     let (sources, used) = method.map(|method| quantized::collect(method, files)).transpose()?.unwrap_or_default();
     let mut tensors: Vec<TensorInfo> = Vec::new();
     let mut head: Option<String> = None;
@@ -287,8 +303,10 @@ fn tensors(
                     other_parts.insert(prefix);
                 }
                 Translated::OtherHead => head = head.or_else(|| Some(entry.name.clone())),
-                Translated::Unknown => tensors.push(tensor(entry.name.clone(), hf.transforms, &[(file, entry)])?),
-                Translated::Name(name) => tensors.push(tensor(name, hf.transforms, &[(file, entry)])?),
+                Translated::Unknown => {
+                    tensors.push(tensor(entry.name.clone(), hf.transforms, ternary, &[(file, entry)])?)
+                }
+                Translated::Name(name) => tensors.push(tensor(name, hf.transforms, ternary, &[(file, entry)])?),
                 Translated::Expert(name, expert) => {
                     experts.entry(name).or_default().insert(expert, (file, entry));
                 }
@@ -298,7 +316,7 @@ fn tensors(
     for (name, parts) in experts {
         all_from_zero(&name, parts.keys().copied())?;
         let parts: Vec<(usize, &TensorEntry)> = parts.into_values().collect();
-        tensors.push(tensor(name, hf.transforms, &parts)?);
+        tensors.push(tensor(name, hf.transforms, ternary, &parts)?);
     }
     let mut packed_experts = quantized::Experts::new();
     for source in sources {
@@ -339,7 +357,12 @@ fn all_from_zero(name: &str, numbers: impl Iterator<Item = u32> + Clone) -> Resu
 }
 
 /// One of our tensors, made of one part or of one part for each expert.
-fn tensor(name: String, transforms: &[(&str, WeightTransform)], parts: &[(usize, &TensorEntry)]) -> Result<TensorInfo> {
+fn tensor(
+    name: String,
+    transforms: &[(&str, WeightTransform)],
+    ternary: bool,
+    parts: &[(usize, &TensorEntry)],
+) -> Result<TensorInfo> {
     let (_, first) = parts[0];
     if let Some((_, other)) = parts.iter().find(|(_, part)| (part.dtype, &part.shape) != (first.dtype, &first.shape)) {
         bail!(
@@ -353,9 +376,9 @@ fn tensor(name: String, transforms: &[(&str, WeightTransform)], parts: &[(usize,
             other.shape
         );
     }
-    // Bytes have no type in GGUF files: those of MXFP4 are joined later, and others are refused as unknown.
-    let ty =
-        if mxfp4::is_part(&name) && first.dtype == Dtype::U8 { Some(GgmlType::I8) } else { first.dtype.ggml_type() };
+    // Bytes have no type in GGUF files: those of MXFP4 and ternary ones are joined later, and others are refused as unknown.
+    let is_joined = mxfp4::is_part(&name) || (ternary && name.ends_with(".weight"));
+    let ty = if is_joined && first.dtype == Dtype::U8 { Some(GgmlType::I8) } else { first.dtype.ggml_type() };
     let Some(ty) = ty else {
         bail!(
             UnsupportedTensorType,

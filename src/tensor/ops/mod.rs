@@ -104,6 +104,7 @@ ops! {
         rms_norm: RmsNorm,
         rms_norm_int8: RmsNormInt8,
         rms_norm_soa: RmsNormSoa,
+        round_rows: RoundRows,
         softmax: Softmax,
     }
     pooling (pooled) {
