@@ -3,7 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+use futures_util::future::join_all;
 use rillm::Code;
+use rillm::engine::request::ChatRequest;
 use rillm::engine::{LoadOptions, inspect};
 use rillm::model::KvFormat;
 use rillm::model::arch::RopeKind;
@@ -15,7 +17,10 @@ use rillm::model::source::MemorySource;
 use serde_json::{Value as Json, json};
 
 use crate::gguf::writer::{self, Writer};
-use crate::recurrent::{a_conversation_is_saved, every_way_gives_the_same};
+use crate::recurrent::{
+    a_conversation_is_saved, all, answer, engine_with, every_way_gives_the_same, request, start,
+    what_one_engine_saves_another_restores,
+};
 use crate::support::errors::check_error;
 
 /// With experts in groups.
@@ -33,6 +38,39 @@ fn every_way_of_decoding_gives_the_same() {
 #[test]
 fn a_conversation_is_saved_with_its_latents() {
     a_conversation_is_saved(MODEL);
+}
+
+/// Latents in f16 and in blocks of 8-bit integers: several at once, a shared prefix, choices and a saved conversation are what each is alone.
+#[test]
+fn rounded_latents_are_copied_and_saved() {
+    for format in [KvFormat::F16, KvFormat::Q8_0] {
+        let (one, several) = (engine_with(MODEL, 1, format), engine_with(MODEL, 3, format));
+        let prompts = [40, 47, 33].map(|length| (0..length).map(|i| (i * i * 7 + 5) % 60 + 4).collect::<Vec<u32>>());
+        let alone = prompts.each_ref().map(|prompt| answer(&engine_with(MODEL, 1, format), prompt, json!({})).0);
+        let asked = prompts.each_ref().map(|prompt| all(start(&several, request(prompt, json!({})))));
+        let at_once = pollster::block_on(join_all(asked));
+        assert_eq!(
+            at_once.into_iter().map(|(mut choices, _)| choices.remove(0)).collect::<Vec<_>>(),
+            alone,
+            "{format:?}"
+        );
+        let (choices, cached) = pollster::block_on(all(start(&several, request(&prompts[1], json!({"n": 3})))));
+        assert_eq!((choices, cached > 0), (vec![alone[1].clone(); 3], true), "{format:?}");
+        what_one_engine_saves_another_restores(&one, &several);
+    }
+    // Latents of another format are no latents of this engine.
+    let (exact, rounded) = (engine_with(MODEL, 1, KvFormat::F32), engine_with(MODEL, 1, KvFormat::Q8_0));
+    let mut bytes = Vec::new();
+    let conversation = json!({"messages": [{"role": "user", "content": "what now"}]});
+    let asked = json!({"messages": conversation["messages"], "max_tokens": 4, "temperature": 0});
+    pollster::block_on(all(exact.chat(ChatRequest::parse(asked).unwrap()).unwrap()));
+    let mut write = |piece: Vec<u8>| {
+        bytes.extend(piece);
+        Ok(())
+    };
+    pollster::block_on(exact.save_session(&conversation, None, &mut write)).unwrap();
+    let refused = pollster::block_on(rounded.restore_session(&MemorySource::new(bytes))).err().unwrap();
+    assert_eq!(refused.code(), Code::SessionMismatch, "{refused}");
 }
 
 /// A latent of 20 numbers and 8 that rope turned, in each of two layers, however many heads there are.
@@ -273,8 +311,8 @@ fn what_a_folder_asks_for_besides_is_refused_by_name() {
         let error = configured("deepseek_v3", json!({"num_attention_heads": heads})).unwrap_err();
         assert!(matches!(error.code(), Code::ShapeMismatch | Code::MissingTensor), "{heads} heads: {error:?}");
     }
-    let quantized = json!({"quantization_config": {"quant_method": "fp8"}});
-    check_error(&configured("deepseek_v3", quantized).unwrap_err(), Code::UnsupportedTensorType, &["fp8"]);
+    let quantized = json!({"quantization_config": {"quant_method": "aqlm"}});
+    check_error(&configured("deepseek_v3", quantized).unwrap_err(), Code::UnsupportedTensorType, &["aqlm"]);
 }
 
 /// Layers from a number on have windows, unless the configuration has the kind of each.

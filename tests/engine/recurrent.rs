@@ -8,7 +8,7 @@ use rillm::Code;
 use rillm::engine::request::{ChatRequest, CompletionRequest};
 use rillm::engine::source::MemorySource;
 use rillm::engine::{Engine, Generation, LoadOptions};
-use rillm::model::Precision;
+use rillm::model::{KvFormat, Precision};
 use rillm::native::with_grammars;
 use serde_json::{Value, json};
 
@@ -27,8 +27,16 @@ const MAMBA2: &str = "granite4";
 const MAMBA: &str = "mamba";
 
 fn engine(model: &str, max_sequences: usize) -> Engine {
-    let options =
-        LoadOptions { max_sequences: Some(max_sequences), precision: Some(Precision::Exact), ..Default::default() };
+    engine_with(model, max_sequences, KvFormat::F32)
+}
+
+pub(super) fn engine_with(model: &str, max_sequences: usize, format: KvFormat) -> Engine {
+    let options = LoadOptions {
+        max_sequences: Some(max_sequences),
+        precision: Some(Precision::Exact),
+        kv_cache: Some(format),
+        ..Default::default()
+    };
     with_grammars(load(format!("architectures/{model}/model.gguf"), &options))
 }
 
@@ -41,18 +49,18 @@ fn golden(model: &str) -> (Vec<u32>, Vec<u32>) {
     (ids("ids"), ids("greedy"))
 }
 
-fn request(prompt: &[u32], more: Value) -> Value {
+pub(super) fn request(prompt: &[u32], more: Value) -> Value {
     let mut request = json!({"prompt": prompt, "max_tokens": 32, "temperature": 0, "ignore_eos": true});
     request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     request
 }
 
-fn start(engine: &Engine, request: Value) -> Generation {
+pub(super) fn start(engine: &Engine, request: Value) -> Generation {
     engine.complete(CompletionRequest::parse(request).unwrap()).unwrap()
 }
 
 /// The tokens of each choice, and how many of the prompt's were cached.
-async fn all(mut generation: Generation) -> (Vec<Vec<u32>>, usize) {
+pub(super) async fn all(mut generation: Generation) -> (Vec<Vec<u32>>, usize) {
     let (mut choices, mut cached) = (vec![], 0);
     while let Some(chunk) = generation.next().await.unwrap() {
         choices.resize(choices.len().max(chunk.index + 1), vec![]);
@@ -62,7 +70,7 @@ async fn all(mut generation: Generation) -> (Vec<Vec<u32>>, usize) {
     (choices, cached)
 }
 
-fn answer(engine: &Engine, prompt: &[u32], more: Value) -> (Vec<u32>, usize) {
+pub(super) fn answer(engine: &Engine, prompt: &[u32], more: Value) -> (Vec<u32>, usize) {
     let (mut choices, cached) = pollster::block_on(all(start(engine, request(prompt, more))));
     assert_eq!(choices.len(), 1);
     (choices.remove(0), cached)
@@ -172,13 +180,16 @@ fn a_conversation_without_keys_and_values_is_saved() {
 }
 
 pub(super) fn a_conversation_is_saved(model: &str) {
+    what_one_engine_saves_another_restores(&engine(model, 1), &engine(model, 1));
+}
+
+pub(super) fn what_one_engine_saves_another_restores(first: &Engine, other: &Engine) {
     let ask = |engine: &Engine| {
         let asked = json!({"messages": [{"role": "user", "content": "what now"}], "max_tokens": 20, "temperature": 0});
         let generation = engine.chat(ChatRequest::parse(asked).unwrap()).unwrap();
         pollster::block_on(all(generation))
     };
-    let (first, other) = (engine(model, 1), engine(model, 1));
-    let (wanted, _) = ask(&first);
+    let (wanted, _) = ask(first);
     let mut bytes = Vec::new();
     let mut write = |piece: Vec<u8>| {
         bytes.extend(piece);
@@ -189,6 +200,6 @@ pub(super) fn a_conversation_is_saved(model: &str) {
     assert!(session.tokens > 10, "{} tokens", session.tokens);
     let restored = pollster::block_on(other.restore_session(&MemorySource::new(bytes))).unwrap();
     assert_eq!(restored, session);
-    let (given, cached) = ask(&other);
+    let (given, cached) = ask(other);
     assert_eq!((given, cached >= session.tokens), (wanted, true), "{cached} cached tokens");
 }
