@@ -18,6 +18,7 @@ mod disentangled;
 mod distances;
 mod encode;
 mod encoder;
+mod encoder_keys;
 mod encoder_part;
 pub mod experts_config;
 mod feed_forward;
