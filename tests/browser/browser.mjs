@@ -142,6 +142,7 @@ export async function openSite() {
       '/quantized/': join(root, 'tests/golden/quantized'),
       '/architectures/': join(root, 'tests/golden/architectures'),
       '/encoders/': join(root, 'tests/golden/encoders'),
+      '/encoder_decoders/': join(root, 'tests/golden/encoder_decoders'),
       '/classifiers/': join(root, 'tests/golden/classifiers'),
       '/made/': made,
     },
