@@ -4,10 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use crate::support::files::golden;
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 use rillm::engine::request::{ChatRequest, CompletionRequest, EmbeddingRequest};
 use rillm::engine::source::FileSource;
-use rillm::engine::{Chunk, Engine, FinishReason, Generation, LoadOptions, Replay, ReplayedChoice, inspect};
+use rillm::engine::{
+    Chunk, Engine, FinishReason, Generation, LoadOptions, Replay, ReplayedChoice, Smoothness, inspect,
+};
 use rillm::model::folder::{DirectoryFolder, MemoryFolder};
 use rillm::model::{KvFormat, Precision};
 use rillm::native::with_grammars;
@@ -306,6 +309,20 @@ fn an_answer_can_be_cut_held_and_taken_up() {
     let chunks = pollster::block_on(rest(generation)).unwrap();
     assert_eq!(chunks.last().unwrap().finish_reason, Some(FinishReason::Cancelled));
     assert!(!first.token_ids.is_empty());
+    assert_eq!(answer(&engine, &asked(prompt, json!({}))).1, case.greedy);
+
+    // In pieces between the frames of a page, and cancelled before and after the encoder's.
+    engine.set_smoothness(Smoothness::Frames);
+    assert_eq!(answer(&engine, &asked(prompt, json!({}))).1, case.greedy);
+    for polls in [0, 1, 2, 3] {
+        let generation = &mut start(&engine, &asked(prompt, json!({}))).unwrap();
+        for _ in 0..polls {
+            let _ = generation.next().now_or_never();
+        }
+        generation.cancel();
+        let chunks = pollster::block_on(rest(generation)).unwrap();
+        assert!(chunks.last().is_none_or(|last| last.finish_reason == Some(FinishReason::Cancelled)));
+    }
     assert_eq!(answer(&engine, &asked(prompt, json!({}))).1, case.greedy);
 }
 
