@@ -11,7 +11,8 @@ import { goldenJson, openStage, relativeError, root } from './browser.mjs';
 const FOLDERS = join(root, 'tests/golden/folders');
 // A plain web server does not list a folder, so files that a model may have are asked for.
 const PROBES = { allowed: [/status of 404/] };
-const LIMIT = { timeout: 60_000 };
+// Beside other work, compiling kernels has taken thirty times as long as alone.
+const LIMIT = { timeout: 180_000 };
 
 let stage;
 before(async () => (stage = await openStage()));
