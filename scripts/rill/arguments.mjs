@@ -21,6 +21,9 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
   inspect  --model MODEL [--context-length N]
            what the headers say: architecture, types, bytes on the GPU, and what speaks against loading it here
   embed    --model MODEL --text TEXT [--dimensions N]
+  rerank   --model MODEL --query TEXT --document TEXT [--document TEXT …] [--top-n N]
+           the documents in the order of their relevance
+  classify --model MODEL --text TEXT
   template --template FILE --context FILE.json
   bench    [--model PATH|URL] [--json] [--prompt-tokens N] [--new-tokens N] [--repetitions N] [--context-length N]
            everything, as tables or with --json as an object; without --model, the demo model
@@ -43,7 +46,8 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
   MODEL is a GGUF file, the first file of a split one, a folder with safetensors, a URL of any of them (a folder's ends in /), or
   hf:owner/name[@revision][/file or :quantisation].
   --file NAME                 of a folder, the file that is the model
-  --quantize q8_0|q4_0        weights of plain numbers, while they are loaded
+  --quantize q8_0|q6_k|q4_k|q4_0|iq4_nl
+                              weights of plain numbers, while they are loaded
   --hub URL, --token TOKEN    of hf:…: another hub than huggingface.co, and an access token
   --adapter swiftshader|gpu   which adapter; without it, a real GPU where there is one
   --precision fast|exact      of generate and bench too: how exact activations are; without it, what the engine takes
@@ -97,6 +101,8 @@ const COMMANDS = {
   tokenize: { model: text, ...LOAD, text: text, 'add-special': flag },
   inspect: { model: text, ...LOAD, 'context-length': text },
   embed: { model: text, ...LOAD, text: text, dimensions: text },
+  rerank: { model: text, ...LOAD, query: text, document: texts, 'top-n': text },
+  classify: { model: text, ...LOAD, text: text },
   template: { template: text, context: text },
   bench: {
     model: text,
@@ -211,6 +217,10 @@ function parametersOf(name, values) {
       return { text: need('text'), options: { add_special: values['add-special'] ?? false } };
     case 'embed':
       return { text: need('text'), settings: withoutUndefined({ dimensions: number(values, 'dimensions') }) };
+    case 'rerank':
+      return { query: need('query'), documents: need('document'), settings: withoutUndefined({ top_n: number(values, 'top-n') }) };
+    case 'classify':
+      return { text: need('text') };
     case 'template':
       return { template: readText(need('template')), context: readJson(need('context')) };
     default: {

@@ -74,6 +74,11 @@ const commands = {
       load,
     ),
 
+  rerank: ({ model, load, query, documents, settings }) =>
+    withEngine(model, (engine) => engine.rerank.create({ query, documents, ...settings }), load),
+
+  classify: ({ model, load, text }) => withEngine(model, (engine) => engine.classify.create({ input: text }), load),
+
   template: async ({ template, context }) => ({ text: await renderTemplate(template, context) }),
 
   bench: ({ model, precision, autotune, settings }) =>

@@ -123,6 +123,23 @@ test('embed takes a folder, and gives a vector of length 1 that agrees with the 
   assert.equal(decoder.result.error.code, 'invalid_request');
 });
 
+test('rerank puts documents in their order, and classify gives labels', LIMIT, async () => {
+  const reranker = join(root, 'tests/golden/classifiers/bert_reranker');
+  const { query, documents, pair_logits } = JSON.parse(readFileSync(join(reranker, 'golden.json'), 'utf8'));
+  const order = pair_logits.map(([logit], index) => ({ index, logit })).sort((a, b) => b.logit - a.logit);
+  const given = documents.flatMap((document) => ['--document', document]);
+  const { status, result } = await onSwiftShader('rerank', '--model', reranker, '--query', query, ...given, '--top-n', '2');
+  assert.equal(status, 0, JSON.stringify(result));
+  assert.deepEqual(
+    result.results.map(({ index }) => index),
+    order.slice(0, 2).map(({ index }) => index),
+  );
+  const labels = await onSwiftShader('classify', '--model', join(root, 'tests/golden/classifiers/bert_nli'), '--text', 'a boat');
+  assert.ok(labels.result.data[0].label, JSON.stringify(labels.result));
+  const without = await onSwiftShader('rerank', '--model', reranker, '--query', query);
+  assert.deepEqual([without.status, without.result.error.code], [1, 'invalid_usage']);
+});
+
 test('template', LIMIT, async () => {
   const [template, context] = [join(folder, 'template.jinja'), join(folder, 'context.json')];
   writeFileSync(template, '{{ bos }}{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}');
