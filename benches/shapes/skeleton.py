@@ -40,6 +40,15 @@ SHAPES = {
         "mamba_d_head": 64, "mamba_n_groups": 1, "mamba_d_state": 128, "mamba_d_conv": 4, "mamba_expand": 2, "position_embedding_type": "nope",
         "embedding_multiplier": 12.0, "logits_scaling": 8.0, "residual_multiplier": 0.22, "attention_multiplier": 0.015625,
         "layer_types": ["attention" if layer in (5, 15, 25, 35) else "mamba" for layer in range(40)], "tie_word_embeddings": True}),
+    "qwen3-30b-a3b": ("qwen3_moe", {
+        "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936,
+        "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8, "norm_topk_prob": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}, "tie_word_embeddings": False}),
+    "gemma-4-e2b": ("gemma4_text", {
+        "hidden_size": 1536, "num_hidden_layers": 35, "num_attention_heads": 8, "num_key_value_heads": 1, "head_dim": 256, "global_head_dim": 512,
+        "vocab_size": 262144, "intermediate_size": 6144, "hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144,
+        "num_kv_shared_layers": 20, "use_double_wide_mlp": True, "sliding_window": 512, "tie_word_embeddings": True,
+        "layer_types": [FULL if layer % 5 == 4 else "sliding_attention" for layer in range(35)]}),
 }
 
 
@@ -54,7 +63,16 @@ def skeleton(name: str) -> dict:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     tied = config.tie_word_embeddings
-    state = {key: zeros(value.shape) for key, value in model.state_dict().items() if not (tied and key == "lm_head.weight")}
+    state = {}
+    for key, value in model.state_dict().items():
+        if key.endswith(".experts.gate_up_proj"):
+            experts, rows, columns = value.shape
+            for part in ("gate_proj", "up_proj"):
+                state[key.replace("gate_up_proj", f"{part}.weight")] = zeros((experts, rows // 2, columns))
+        elif key.endswith(".experts.down_proj"):
+            state[key + ".weight"] = zeros(value.shape)
+        elif not (tied and key == "lm_head.weight"):
+            state[key] = zeros(value.shape)
     metadata = {key: value for key, value in hf_to_gguf.metadata(config).items() if value is not None} | hf_to_gguf.metadata_of_state(state)
     tensors = {}
     for target, (weights, _) in hf_to_gguf.tensors(config, state).items():
