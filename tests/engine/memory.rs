@@ -5,11 +5,15 @@ use std::rc::Rc;
 
 use super::gguf::writer::{ARRAY, Writer, strings};
 use crate::support::engines::try_load;
+use crate::support::files::golden;
 use rillm::engine::request::CompletionRequest;
+use rillm::engine::source::FileSource;
 use rillm::engine::{
     Autotune, DeviceOptions, Engine, LoadOptions, MemoryPressure, MemoryUse, PressureAction, PressureListener,
 };
 use rillm::error::Code;
+use rillm::model::checkpoint::Checkpoint;
+use rillm::model::folder::OneFile;
 use rillm::model::source::MemorySource;
 use serde_json::json;
 
@@ -55,6 +59,24 @@ fn the_bytes_of_all_owners_add_up() {
     assert!(adds_up(&engine).other > loaded.other, "the logits are somebody's");
     drop(passes);
     adds_up(&engine);
+}
+
+/// A token reads a row of a table of embeddings for each layer, and the matrices of the experts that it uses.
+#[test]
+fn what_a_token_does_not_read_is_left_out_of_its_bytes() {
+    let unread = |model: &str, is_table: fn(&str) -> bool, share: (u64, u64)| {
+        let engine = try_load(format!("architectures/{model}/model.gguf"), &LoadOptions::default()).unwrap();
+        let source = FileSource::open(golden(format!("architectures/{model}/model.gguf"))).unwrap();
+        let file = OneFile(&source);
+        let checkpoint = pollster::block_on(Checkpoint::open(&file, None)).unwrap();
+        let found = checkpoint.tensors.iter().filter(|tensor| is_table(&tensor.name));
+        let bytes: u64 = found.map(|tensor| tensor.bytes() / share.1 * share.0).sum();
+        let info = engine.info();
+        assert!(bytes > 0 && info.weight_bytes - info.weight_bytes_per_token == bytes, "{model}: {bytes}, {info:?}");
+    };
+    unread("gemma4_e", |name| name == "per_layer_token_embd.weight", (1, 1));
+    // Two of four experts, and an output that is not the embedding.
+    unread("lfm2_moe", |name| name.contains("_exps."), (2, 4));
 }
 
 /// A load and a prompt need so much besides the weights and the cache: the buffer of uploads, above all.

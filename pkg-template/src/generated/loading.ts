@@ -155,7 +155,7 @@ export interface ModelInfo {
   kv_cache: KvFormat;
   /** Bytes on the GPU. */
   weight_bytes: number;
-  /** Bytes of the weights that each decoded token reads: all, except an embedding table that the output doesn't use. */
+  /** Bytes of the weights that each decoded token reads: all, except tables of which it reads a row, an encoder, and the experts that it does not use. */
   weight_bytes_per_token: number;
   /** Bytes on the GPU, of all sequences together. */
   kv_cache_bytes: number;

@@ -73,7 +73,7 @@ pub struct ModelInfo {
     pub kv_cache: KvFormat,
     /// Bytes on the GPU.
     pub weight_bytes: u64,
-    /// Bytes of the weights that each decoded token reads: all, except an embedding table that the output doesn't use.
+    /// Bytes of the weights that each decoded token reads: all, except tables of which it reads a row, an encoder, and the experts that it does not use.
     pub weight_bytes_per_token: u64,
     /// Bytes on the GPU, of all sequences together.
     pub kv_cache_bytes: u64,

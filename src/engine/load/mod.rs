@@ -11,6 +11,7 @@ mod model_text;
 pub(super) mod options;
 mod plan;
 mod room;
+mod unread;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,13 +20,14 @@ use self::info::{AutotuneInfo, DraftInfo, ModelInfo, Phase, Progress, Warning};
 use self::model_text::ModelText;
 use self::options::LoadOptions;
 use self::plan::{Known, Plan};
+use self::unread::unread_bytes;
 use crate::decode::{Decoder, DraftModel};
 use crate::engine::engine::{Engine, Inner, Model};
 use crate::engine::grammars::Grammars;
 use crate::engine::memory::{Lasting, MemoryUse};
 use crate::engine::scoring::{ScoredBy, Scoring};
 use crate::error::{Error, Result};
-use crate::model::checkpoint::{Checkpoint, TensorInfo};
+use crate::model::checkpoint::Checkpoint;
 use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
 use crate::model::source::ByteSource;
@@ -206,15 +208,8 @@ impl Engine {
             None => weights.await?,
         };
         drop(preview);
-        let only_gathered = if config.tie_embeddings && !is_encoder {
-            0
-        } else {
-            checkpoint.tensor("token_embd.weight").map_or(0, TensorInfo::bytes)
-        };
+        let unread = unread_bytes(&checkpoint, &config);
         let mut decoding = Decoding { capacity, max_sequences, precision, kv_format, warnings: plan.warnings };
-        let of_encoder = |tensor: &&TensorInfo| config.encoder.is_some() && tensor.name.starts_with("enc.");
-        let only_gathered =
-            only_gathered + checkpoint.tensors.iter().filter(of_encoder).map(TensorInfo::bytes).sum::<u64>();
         let model_config = config.clone();
         let ready = if is_encoder {
             let of_head = plan.scoring.as_ref().and_then(Scoring::pooling);
@@ -250,7 +245,7 @@ impl Engine {
             precision: model.precision(),
             kv_cache: kv_format,
             weight_bytes: model.weight_bytes(),
-            weight_bytes_per_token: model.weight_bytes().saturating_sub(only_gathered),
+            weight_bytes_per_token: model.weight_bytes().saturating_sub(unread),
             kv_cache_bytes,
             draft: None,
             adapter: context.device().adapter().clone(),
