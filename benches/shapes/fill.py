@@ -14,8 +14,7 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "peers" / "synthetic"))
-from gguf_model import random_blocks  # noqa: E402
-from vocabulary import vocabulary  # noqa: E402
+from gguf_model import add_tokenizer, random_blocks  # noqa: E402
 
 # What kernels read as numbers whatever the model's format.
 IN_F32 = ("norm", ".ssm_conv1d.", ".shortconv.conv.", ".ssm_a", ".ssm_d", ".ssm_dt.")
@@ -46,15 +45,7 @@ def write(path: Path, name: str, skeleton: dict, quantization: str) -> None:
                 writer.add_string(key, value)
             case list():
                 writer.add_array(key, value)
-    tokens, merges = vocabulary(skeleton["vocab_size"])
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("qwen2")
-    writer.add_token_list(tokens)
-    writer.add_token_types([1] * (len(tokens) - 2) + [3, 3])
-    writer.add_token_merges([" ".join(merge) for merge in merges])
-    writer.add_bos_token_id(len(tokens) - 2)
-    writer.add_eos_token_id(len(tokens) - 1)
-    writer.add_add_bos_token(False)
+    add_tokenizer(writer, skeleton["vocab_size"], "qwen2")
     for target, tensor in skeleton["tensors"].items():
         shape = tensor["shape"]
         if len(shape) == 1 or any(part in target for part in IN_F32):

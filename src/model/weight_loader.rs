@@ -12,7 +12,7 @@ use super::weight_layout::{format_of, is_vector, matrix_of};
 use super::weight_stream::{Progress, WeightStream};
 use crate::error::Result;
 use crate::tensor::quant::Format;
-use crate::tensor::{Context, PackedRows, WeightUpload};
+use crate::tensor::{Context, TargetRows, WeightUpload};
 
 /// Where the page is to stay smooth, what is written is handed over in pieces, and this much is read ahead of it.
 const BYTES_AHEAD: u64 = 4 << 20;
@@ -111,8 +111,6 @@ impl<'a> Loader<'a> {
         }
         let row_bytes = format.row_bytes(columns)? as u64;
         let rows = (part.bytes / row_bytes) as usize;
-        let first = place.first_row + (before / row_bytes) as usize;
-        let end = first + rows;
         let transformed = match transform {
             None => None,
             Some(WeightTransform::Transpose) => {
@@ -120,23 +118,19 @@ impl<'a> Loader<'a> {
             }
             Some(other) => bail!(Internal, "the transform {other:?} of a matrix"),
         };
-        for (part_start, target) in place.matrix.parts() {
-            let part_end = part_start + target.shape().dims()[0];
-            // The rows that are both in this part of the file and in this part of the matrix.
-            let (from, to) = (first.max(part_start), end.min(part_end));
-            if from < to {
-                let mut upload =
-                    WeightUpload::quantizing(self.context, format, target.clone(), from - part_start, to - from)?;
-                match &transformed {
-                    Some(bytes) => {
-                        let row_bytes = bytes.len() / rows;
-                        upload.write_range(bytes, (from - first) * row_bytes, (to - first) * row_bytes)?;
-                        self.wrote(((to - from) * row_bytes) as u64).await?;
-                    }
-                    None => self.stream_to(&mut upload, progress).await?,
+        for TargetRows { weight, first_row, skipped, rows: of_target } in
+            targets(place, (before / row_bytes) as usize, rows)
+        {
+            let mut upload = WeightUpload::quantizing(self.context, format, weight, first_row, of_target)?;
+            match &transformed {
+                Some(bytes) => {
+                    let row_bytes = bytes.len() / rows;
+                    upload.write_range(bytes, skipped * row_bytes, (skipped + of_target) * row_bytes)?;
+                    self.wrote((of_target * row_bytes) as u64).await?;
                 }
-                upload.finish()?;
+                None => self.stream_to(&mut upload, progress).await?,
             }
+            upload.finish()?;
         }
         Ok(Loaded::Matrix)
     }
@@ -180,18 +174,12 @@ impl<'a> Loader<'a> {
         packed: &[u8],
         scale: half::f16,
     ) -> Result<()> {
-        let (first, rows) = (place.first_row, ternary::IN_BYTE * (packed.len() / columns));
-        for (part_start, target) in place.matrix.parts() {
-            let part_end = part_start + target.shape().dims()[0];
-            let (from, to) = (first.max(part_start), (first + rows).min(part_end));
-            if from >= to {
-                continue;
-            }
-            let mut upload =
-                WeightUpload::quantizing(self.context, format, target.clone(), from - part_start, to - from)?;
-            for begin in (from..to).step_by(TERNARY_ROWS) {
-                let some = begin - first..(begin + TERNARY_ROWS).min(to) - first;
-                let bytes = ternary::as_q4_0(packed, columns, some, scale);
+        let rows = ternary::IN_BYTE * (packed.len() / columns);
+        for TargetRows { weight, first_row, skipped, rows } in targets(place, 0, rows) {
+            let mut upload = WeightUpload::quantizing(self.context, format, weight, first_row, rows)?;
+            let end = skipped + rows;
+            for begin in (skipped..end).step_by(TERNARY_ROWS) {
+                let bytes = ternary::as_q4_0(packed, columns, begin..(begin + TERNARY_ROWS).min(end), scale);
                 upload.write_range(&bytes, 0, bytes.len())?;
                 self.wrote(bytes.len() as u64).await?;
             }
@@ -242,7 +230,7 @@ impl<'a> Loader<'a> {
         for targets in uploads {
             // Of rows that lie side by side a target takes its own alone.
             let rows = if packed.packing.is_by_columns() { rows } else { targets.iter().map(|it| it.rows).sum() };
-            let targets = targets.into_iter().map(|target| PackedRows {
+            let targets = targets.into_iter().map(|target| TargetRows {
                 skipped: if packed.packing.is_by_columns() { target.skipped } else { 0 },
                 ..target
             });
@@ -309,14 +297,14 @@ impl<'a> Loader<'a> {
 }
 
 /// The rows of a place that rows of a file become.
-fn targets(place: &Place, skipped: usize, rows: usize) -> Vec<PackedRows> {
+fn targets(place: &Place, skipped: usize, rows: usize) -> Vec<TargetRows> {
     let (first, end) = (place.first_row + skipped, place.first_row + skipped + rows);
     let mut targets = Vec::new();
     for (part_start, weight) in place.matrix.parts() {
         let (from, to) = (first.max(part_start), end.min(part_start + weight.shape().dims()[0]));
         if from < to {
             let weight = weight.clone();
-            targets.push(PackedRows { weight, first_row: from - part_start, skipped: from - first, rows: to - from });
+            targets.push(TargetRows { weight, first_row: from - part_start, skipped: from - first, rows: to - from });
         }
     }
     targets

@@ -33,7 +33,7 @@ pub use shape::{MAX_RANK, Shape};
 pub use shape_cache::ShapeCache;
 pub(crate) use soa::to_soa;
 pub use tuning::{Choice, StoredTunings, TuningKey, Tunings, Variant};
-pub use upload::{PackedRows, WeightUpload};
+pub use upload::{TargetRows, WeightUpload};
 
 // What layers above need of the runtime, so that they never import `gpu`.
 pub use crate::gpu::{

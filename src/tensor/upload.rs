@@ -41,12 +41,12 @@ enum Job {
     /// Blocks of a format, and the tensor's row at which this upload begins.
     Rows { tensor: Tensor, from: &'static Format, first_row: usize },
     /// Quants of another library, and the rows of the matrix in the file.
-    Packed { packing: Packing, targets: Vec<PackedRows>, rows: usize },
+    Packed { packing: Packing, targets: Vec<TargetRows>, rows: usize },
 }
 
-/// Rows of a weight that packed quants become.
-pub struct PackedRows {
-    /// In one of the formats of `quant/packed`.
+/// Rows of a weight that rows of a file become.
+pub struct TargetRows {
+    /// The weight.
     pub weight: Tensor,
     /// The first of them.
     pub first_row: usize,
@@ -56,8 +56,8 @@ pub struct PackedRows {
     pub rows: usize,
 }
 
-impl PackedRows {
-    /// Writes the words of these rows' groups, those of a row side by side.
+impl TargetRows {
+    /// Writes the words of these rows' groups, those of a row side by side. The weight is in one of the formats of `quant/packed`.
     pub fn write_groups(&self, context: &Context, words: &[u32]) -> Result<()> {
         let (format, columns) = (format_of(&self.weight)?, self.weight.shape().matrix()?.1);
         let of_row = columns / format.block_size;
@@ -140,11 +140,11 @@ impl<'a> WeightUpload<'a> {
     }
 
     /// Quants of a matrix of `rows` rows, packed by another library, into rows of weights. The words of their groups are written apart
-    /// (`PackedRows`).
+    /// (`TargetRows`).
     pub fn packed(
         context: &'a Context,
         packing: Packing,
-        targets: Vec<PackedRows>,
+        targets: Vec<TargetRows>,
         rows: usize,
         columns: usize,
     ) -> Result<Self> {

@@ -7,7 +7,7 @@ use rillm::model::gguf::GgmlType;
 use rillm::tensor::quant::packed::{self, Kind, packing::Packing};
 use rillm::tensor::quant::{FORMATS, Format};
 use rillm::tensor::{
-    Context, DType, Desc, DeviceOptions, HostTensor, Op, PackedRows, Rng, Shape, Tensor, WeightUpload, ops,
+    Context, DType, Desc, DeviceOptions, HostTensor, Op, Rng, Shape, TargetRows, Tensor, WeightUpload, ops,
 };
 
 const ROWS: usize = 4;
@@ -161,11 +161,11 @@ fn packed_quants_arrive_whole_in_runs_parts_and_pieces() {
         let file: Vec<u8> =
             (0..rows * columns * packing.bits() / 32).flat_map(|_| (rng.below(1 << 32) as u32).to_le_bytes()).collect();
         let scale = |row: usize, group: usize| 0.5f32.powi(((row * 7 + group) % 5) as i32);
-        let parts: Vec<PackedRows> = [(0, first_part), (first_part, rows - first_part)]
+        let parts: Vec<TargetRows> = [(0, first_part), (first_part, rows - first_part)]
             .into_iter()
             .map(|(skipped, rows)| {
                 let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
-                PackedRows { weight: context.empty(desc, "part").unwrap(), first_row: 0, skipped, rows }
+                TargetRows { weight: context.empty(desc, "part").unwrap(), first_row: 0, skipped, rows }
             })
             .collect();
         let weights: Vec<Tensor> = parts.iter().map(|part| part.weight.clone()).collect();
@@ -175,7 +175,7 @@ fn packed_quants_arrive_whole_in_runs_parts_and_pieces() {
             part.write_groups(&context, &of_rows.collect::<Vec<u32>>()).unwrap();
         }
         let mut start = 0;
-        let mut upload = |targets: Vec<PackedRows>, rows: usize| {
+        let mut upload = |targets: Vec<TargetRows>, rows: usize| {
             let mut upload = WeightUpload::packed(&context, packing, targets, rows, columns).unwrap();
             while upload.missing() > 0 {
                 let length = (1 + rng.below(3 << 20)).min(upload.missing() as usize);
@@ -189,7 +189,7 @@ fn packed_quants_arrive_whole_in_runs_parts_and_pieces() {
         } else {
             for part in parts {
                 let rows = part.rows;
-                upload(vec![PackedRows { skipped: 0, ..part }], rows);
+                upload(vec![TargetRows { skipped: 0, ..part }], rows);
             }
         }
         assert_eq!(start, file.len());

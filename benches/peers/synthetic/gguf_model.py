@@ -44,6 +44,19 @@ def random_blocks(rng: np.random.Generator, quantization: str, rows: int, column
     return np.concatenate(data, axis=1).reshape(rows, -1), kind
 
 
+def add_tokenizer(writer: GGUFWriter, size: int, pre: str) -> None:
+    """A made-up vocabulary of so many tokens, cut beforehand as that of `pre`."""
+    tokens, merges = vocabulary(size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_types([1] * (size - 2) + [3, 3])
+    writer.add_token_merges([" ".join(merge) for merge in merges])
+    writer.add_bos_token_id(size - 2)
+    writer.add_eos_token_id(size - 1)
+    writer.add_add_bos_token(False)
+
+
 def write_gguf(path: str, name: str, shape: Shape, quantization: str, embedding: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     writer = GGUFWriter(path, shape.arch)
@@ -62,15 +75,7 @@ def write_gguf(path: str, name: str, shape: Shape, quantization: str, embedding:
     writer.add_vocab_size(shape.vocab)
     writer.add_file_type(FILE_TYPES[quantization])
 
-    tokens, merges = vocabulary(shape.vocab)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("llama-bpe" if shape.arch == "llama" else "qwen2")
-    writer.add_token_list(tokens)
-    writer.add_token_types([1] * (shape.vocab - 2) + [3, 3])
-    writer.add_token_merges([" ".join(merge) for merge in merges])
-    writer.add_bos_token_id(shape.vocab - 2)
-    writer.add_eos_token_id(shape.vocab - 1)
-    writer.add_add_bos_token(False)
+    add_tokenizer(writer, shape.vocab, "llama-bpe" if shape.arch == "llama" else "qwen2")
 
     def matrix(tensor: str, rows: int, columns: int, kind: str = quantization, std: float = WEIGHT_STD) -> None:
         data, raw_dtype = random_blocks(rng, kind, rows, columns, std)

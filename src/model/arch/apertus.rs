@@ -17,7 +17,7 @@ pub const APERTUS: Arch = Arch {
         model_types: &["apertus"],
         keys: &[DECODER_KEYS, RMS, &[ACTIVATION]],
         names: &[COMMON_NAMES, NAMES, QUERY_KEY_NORM_NAMES],
-        whole_names: WHOLE_NAMES,
+        whole_names: &[WHOLE_NAMES],
         ..HuggingFace::DECODER
     }),
     ..Arch::DECODER

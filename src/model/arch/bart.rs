@@ -107,7 +107,7 @@ const FORM: HuggingFace = HuggingFace {
         ("layer_norm_eps", ConstValue::Number(1e-5)),
         ("activation_function", ConstValue::Text("gelu")),
     ],
-    whole_names: &[("output.bias", "final_logits_bias")],
+    whole_names: &[&[("output.bias", "final_logits_bias")]],
     ignored: &["model.encoder.version", "model.decoder.version"],
     other_heads: &["classification_head.", "qa_outputs."],
     classifier: None,

@@ -8,7 +8,8 @@ use super::{
     Arch, PieceRows, RopeKind, RowSplit,
     ernie::SHARED_EXPERT_NAMES,
     hugging_face::{
-        COMMON_NAMES, ConfigKey, ConstValue, HuggingFace, KeyMapping, PRE_NORM_NAMES, RMS, SILU, optional, required,
+        COMMON_NAMES, ConfigKey, ConstValue, HuggingFace, KeyMapping, PRE_NORM_NAMES, RMS, ROUTER_CORRECTION_NAME,
+        SILU, optional, required,
     },
     qwen3::EXPERT_NAMES,
     tensors::{
@@ -70,7 +71,7 @@ const YOUTU: HuggingFace = HuggingFace {
 pub(super) const LATENT_FORM: HuggingFace = HuggingFace {
     rope: RopeKind::Interleaved,
     names: &[COMMON_NAMES, PRE_NORM_NAMES, LATENT_NAMES, EXPERT_NAMES, SHARED_EXPERT_NAMES],
-    whole_names: &[("blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias")],
+    whole_names: &[ROUTER_CORRECTION_NAME],
     ..HuggingFace::DECODER
 };
 

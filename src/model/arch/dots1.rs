@@ -6,7 +6,7 @@ use super::{
     ernie::SHARED_EXPERT_NAMES,
     hugging_face::{
         COMMON_NAMES, ConstValue, DECODER_KEYS, HuggingFace, KeyMapping, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, RMS,
-        SILU, optional,
+        ROUTER_CORRECTION_NAME, SILU, optional,
     },
     qwen3::EXPERT_NAMES,
     tensors::{ATTENTION, HEAD_NORMS, MIXTURE, NORMS, OPTIONAL_ROUTER_CORRECTION, SHARED_EXPERT},
@@ -49,7 +49,7 @@ pub const DOTS1: Arch = Arch {
             ],
         ],
         names: &[COMMON_NAMES, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, EXPERT_NAMES, SHARED_EXPERT_NAMES],
-        whole_names: &[("blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias")],
+        whole_names: &[ROUTER_CORRECTION_NAME],
         ..HuggingFace::DECODER
     }),
     ..Arch::DECODER

@@ -31,7 +31,7 @@ pub const ERNIE4_5_MOE: Arch = Arch {
         defaults: &[("tie_word_embeddings", ConstValue::Bool(true)), ("rope_theta", ConstValue::Number(500000.0))],
         keys: &[DECODER_KEYS, RMS, &[SILU], EXPERTS],
         names: &[COMMON_NAMES, PRE_NORM_NAMES, EXPERT_NAMES, SHARED_EXPERT_NAMES],
-        whole_names: &[("blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.moe_statics.e_score_correction_bias")],
+        whole_names: &[&[("blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.moe_statics.e_score_correction_bias")]],
         // Of layers that predict further tokens.
         other_parts: &["model.mtp_"],
         ..HuggingFace::DECODER

@@ -22,7 +22,7 @@ pub const FALCON_H1: Arch = Arch {
         model_types: &["falcon_h1"],
         keys: &[DECODER_KEYS, RMS, &[SILU], MAMBA_KEYS, KEYS],
         names: &[NAMES, MAMBA_NAMES],
-        whole_names: MAMBA_WHOLE_NAMES,
+        whole_names: &[MAMBA_WHOLE_NAMES],
         transforms: TRANSFORMS,
         ..HuggingFace::DECODER
     }),

@@ -43,7 +43,7 @@ pub const GEMMA3N: Arch = Arch {
         defaults: DEFAULTS,
         keys: &[DECODER_KEYS, RMS, &[GELU_TANH], KEYS],
         names: &[COMMON_NAMES, POST_NORM_NAMES, QUERY_KEY_NORM_NAMES, super::gemma4::PER_LAYER_NAMES, NAMES],
-        whole_names: &[("blk.{}.altup_correct_scale.weight", "model.layers.{}.altup.correct_output_scale")],
+        whole_names: &[&[("blk.{}.altup_correct_scale.weight", "model.layers.{}.altup.correct_output_scale")]],
         moved: &[("model.language_model.", "model.")],
         other_parts: &["model.vision_tower.", "model.embed_vision.", "model.audio_tower.", "model.embed_audio."],
         text_part_of: &["gemma3n"],

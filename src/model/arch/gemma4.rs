@@ -46,7 +46,7 @@ const UNIFIED_OR_NOT: HuggingFace = HuggingFace {
     // Configurations of the multimodal models may leave these out.
     defaults: DEFAULTS,
     names: &[COMMON_NAMES, POST_NORM_NAMES, QUERY_KEY_NORM_NAMES, PER_LAYER_NAMES, NAMES],
-    whole_names: WHOLE_NAMES,
+    whole_names: &[WHOLE_NAMES],
     moved: &[("model.language_model.", "model.")],
     other_parts: OTHER_PARTS,
     text_part_of: &["gemma4"],

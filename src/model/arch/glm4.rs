@@ -6,7 +6,7 @@ use super::{
     ernie::SHARED_EXPERT_NAMES,
     hugging_face::{
         COMMON_NAMES, ConfigKey, ConstValue, DECODER_KEYS, HuggingFace, KeyMapping, PRE_NORM_NAMES,
-        QUERY_KEY_NORM_NAMES, RMS, SILU, optional, required,
+        QUERY_KEY_NORM_NAMES, RMS, ROUTER_CORRECTION_NAME, SILU, optional, required,
     },
     qwen3::EXPERT_NAMES,
     tensors::{
@@ -42,7 +42,7 @@ pub const GLM4_MOE: Arch = Arch {
         defaults: &[("partial_rotary_factor", ConstValue::Number(0.5)), ("rope_theta", ConstValue::Number(10000.0))],
         keys: &[DECODER_KEYS, RMS, &[SILU], EXPERTS],
         names: &[COMMON_NAMES, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, EXPERT_NAMES, SHARED_EXPERT_NAMES],
-        whole_names: &[("blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias")],
+        whole_names: &[ROUTER_CORRECTION_NAME],
         partial_rope: true,
         has_further_layers: true,
         ..HuggingFace::DECODER

@@ -22,7 +22,7 @@ pub const GPT_OSS: Arch = Arch {
         model_types: &["gpt_oss"],
         keys: &[DECODER_KEYS, RMS, &[SILU], WINDOW, EXPERTS],
         names: &[COMMON_NAMES, PRE_NORM_NAMES, ROUTER_NAME],
-        whole_names: WHOLE_NAMES,
+        whole_names: &[WHOLE_NAMES],
         quant_methods: &["mxfp4"],
         ..HuggingFace::DECODER
     }),

@@ -34,7 +34,7 @@ pub const GRANITE_HYBRID: Arch = Arch {
         defaults: &[("rope_theta", ConstValue::Number(10000.0))],
         keys: &[KEYS, DECODER_KEYS, RMS, &[SILU], SCALES, MAMBA_KEYS],
         names: &[COMMON_NAMES, PRE_NORM_NAMES, EXPERT_NAMES, NAMES, MAMBA_NAMES],
-        whole_names: MAMBA_WHOLE_NAMES,
+        whole_names: &[MAMBA_WHOLE_NAMES],
         transforms: TRANSFORMS,
         ..HuggingFace::DECODER
     }),

@@ -25,8 +25,8 @@ pub struct HuggingFace {
     /// A key of `config.json` and the value with which the output matrix is the model's own if there is one, whatever `tie_word_embeddings`
     /// says.
     pub untied_by: Option<(&'static str, ConstValue)>,
-    /// Whole names of tensors, ours and theirs, of those whose last part is another than ours.
-    pub whole_names: &'static [(&'static str, &'static str)],
+    /// Tables of whole names of tensors, ours and theirs, of those whose last part is another than ours.
+    pub whole_names: &'static [&'static [(&'static str, &'static str)]],
     /// Beginnings of names that stand for others, theirs and those in `names`.
     pub moved: &'static [(&'static str, &'static str)],
     /// `attn_qkv` has the rows of each group of heads together: queries, then a key, then a value. They become three tensors.
@@ -277,6 +277,10 @@ pub(super) const QUERY_KEY_NORM_NAMES: &[(&str, &str)] = &[
     ("blk.{}.attn_q_norm", "model.layers.{}.self_attn.q_norm"),
     ("blk.{}.attn_k_norm", "model.layers.{}.self_attn.k_norm"),
 ];
+
+/// What is added to a router's scores.
+pub(super) const ROUTER_CORRECTION_NAME: &[(&str, &str)] =
+    &[("blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias")];
 
 /// What Mistral 3's models have besides their text.
 pub(super) const MISTRAL3_PARTS: &[&str] =

@@ -38,7 +38,7 @@ pub const LFM2_MOE: Arch = Arch {
         defaults: DEFAULTS,
         keys: &[DECODER_KEYS, KEYS, EXPERTS],
         names: &[CONVOLUTION_NAMES, ATTENTION_NAMES, EXPERT_NAMES],
-        whole_names: &[("blk.{}.exp_probs_b.bias", "model.layers.{}.feed_forward.expert_bias")],
+        whole_names: &[&[("blk.{}.exp_probs_b.bias", "model.layers.{}.feed_forward.expert_bias")]],
         transforms: TRANSFORMS,
         ..HuggingFace::DECODER
     }),

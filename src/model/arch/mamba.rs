@@ -28,7 +28,7 @@ pub const MAMBA: Arch = Arch {
         ],
         keys: &[BACKBONE_KEYS, KEYS, &[SILU]],
         names: &[BACKBONE_NAMES, BACKBONE_STEP_NAMES],
-        whole_names: BACKBONE_WHOLE_NAMES,
+        whole_names: &[BACKBONE_WHOLE_NAMES],
         transforms: TRANSFORMS,
         others: &[&FALCON_MAMBA],
         ..HuggingFace::DECODER
@@ -45,7 +45,7 @@ const FALCON_MAMBA: HuggingFace = HuggingFace {
     ],
     keys: &[BACKBONE_KEYS, KEYS, &[SILU, required("mixer_rms_eps", KeyMapping::Float("ssm.dt_b_c_rms_epsilon"))]],
     names: &[BACKBONE_NAMES, BACKBONE_STEP_NAMES],
-    whole_names: BACKBONE_WHOLE_NAMES,
+    whole_names: &[BACKBONE_WHOLE_NAMES],
     transforms: TRANSFORMS,
     ..HuggingFace::DECODER
 };
@@ -64,7 +64,7 @@ pub const JAMBA: Arch = Arch {
         model_types: &["jamba"],
         keys: &[DECODER_KEYS, RMS, &[SILU], JAMBA_KEYS],
         names: &[COMMON_NAMES, JAMBA_NAMES],
-        whole_names: MAMBA_WHOLE_NAMES,
+        whole_names: &[MAMBA_WHOLE_NAMES],
         transforms: TRANSFORMS,
         ..HuggingFace::DECODER
     }),

@@ -24,7 +24,7 @@ pub const MAMBA2: Arch = Arch {
         ],
         keys: &[BACKBONE_KEYS, KEYS, &[SILU]],
         names: &[BACKBONE_NAMES],
-        whole_names: BACKBONE_WHOLE_NAMES,
+        whole_names: &[BACKBONE_WHOLE_NAMES],
         // Codestral's.
         prefixes: &["model."],
         transforms: TRANSFORMS,

@@ -4,7 +4,7 @@
 use super::{
     Arch, LayerKind, LayerPattern, RecurrenceKind,
     hugging_face::{ConfigKey, ConstValue, DECODER_KEYS, HuggingFace, KeyMapping, optional, required},
-    mamba2::{BACKBONE_NAMES, TRANSFORMS},
+    mamba2::{BACKBONE_NAMES, BACKBONE_WHOLE_NAMES, TRANSFORMS},
     tensors::{
         ATTENTION, ATTENTION_NORM, MAMBA_NORM, MAMBA2, OPTIONAL_ROUTER_CORRECTION, UNGATED, UNGATED_MIXTURE,
         UNGATED_SHARED_EXPERT,
@@ -40,7 +40,10 @@ pub const NEMOTRON_H: Arch = Arch {
         ],
         keys: &[DECODER_KEYS, KEYS, EXPERTS],
         names: &[BACKBONE_NAMES, NAMES],
-        whole_names: WHOLE_NAMES,
+        whole_names: &[
+            BACKBONE_WHOLE_NAMES,
+            &[("blk.{}.exp_probs_b.bias", "backbone.layers.{}.mixer.gate.e_score_correction_bias")],
+        ],
         // As transformers names them.
         moved: &[("model.", "backbone.")],
         // Of layers that predict further tokens.
@@ -97,13 +100,6 @@ const NAMES: &[(&str, &str)] = &[
     ("blk.{}.ffn_down_exps", "backbone.layers.{}.mixer.experts.{}.down_proj"),
     ("blk.{}.ffn_up_shexp", "backbone.layers.{}.mixer.shared_experts.up_proj"),
     ("blk.{}.ffn_down_shexp", "backbone.layers.{}.mixer.shared_experts.down_proj"),
-];
-
-const WHOLE_NAMES: &[(&str, &str)] = &[
-    ("blk.{}.ssm_a", "backbone.layers.{}.mixer.A_log"),
-    ("blk.{}.ssm_d", "backbone.layers.{}.mixer.D"),
-    ("blk.{}.ssm_dt.bias", "backbone.layers.{}.mixer.dt_bias"),
-    ("blk.{}.exp_probs_b.bias", "backbone.layers.{}.mixer.gate.e_score_correction_bias"),
 ];
 
 /// Models without experts may have these too.

@@ -142,7 +142,8 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
         Some(false) if metadata.get(WITHOUT_OUTPUT).is_some() => {}
         Some(true) => {
             // What has a name of its own belongs to the logits, not to the matrix.
-            let is_own = |tensor: &TensorInfo| hf.whole_names.iter().any(|(ours, _)| *ours == tensor.name);
+            let is_own =
+                |tensor: &TensorInfo| hf.whole_names.iter().copied().flatten().any(|(ours, _)| *ours == tensor.name);
             tensors.retain(|tensor| !tensor.name.starts_with("output.") || is_own(tensor));
         }
         Some(false) if !tensors.iter().any(|tensor| tensor.name == "output.weight") => {

@@ -22,7 +22,8 @@ pub(super) enum Translated {
 pub(super) fn translate(hf: &'static HuggingFace, head: &[(&str, &str)], name: &str) -> Translated {
     let names = || head.iter().chain(hf.names.iter().copied().flatten());
     for name in without_prefixes(hf, name) {
-        let whole = hf.whole_names.iter().find_map(|(ours, theirs)| Some((ours, matches(theirs, &name)?)));
+        let whole =
+            hf.whole_names.iter().copied().flatten().find_map(|(ours, theirs)| Some((ours, matches(theirs, &name)?)));
         if let Some((ours, numbers)) = whole {
             return Translated::Name(ours.replacen("{}", &numbers.first().map(u32::to_string).unwrap_or_default(), 1));
         }

@@ -9,12 +9,11 @@ use super::config_json::shortened;
 use crate::error::Result;
 use crate::model::checkpoint::{TensorInfo, TensorValues};
 use crate::model::gguf::GgmlType;
+use crate::model::ternary::IN_BYTE;
 use crate::tensor::quant::Format;
 
 /// `quant_method`.
 pub(super) const METHOD: &str = "bitnet";
-/// Weights in a byte.
-const IN_BYTE: u64 = 4;
 
 /// Whether weights are ternary. Refuses what another form of them would change.
 pub(super) fn is_packed(config: &Map<String, Json>) -> Result<bool> {
@@ -73,7 +72,7 @@ pub(super) fn joined(tensors: Vec<TensorInfo>) -> Result<Vec<TensorInfo>> {
                 scale.dims
             );
         };
-        let dims = vec![*columns, rows.saturating_mul(IN_BYTE)];
+        let dims = vec![*columns, rows.saturating_mul(IN_BYTE as u64)];
         let values = TensorValues::Ternary { packed: *packed, factor: *factor, factor_ty: scale.ty };
         joined.push(TensorInfo { name: tensor.name, dims, ty, values });
     }

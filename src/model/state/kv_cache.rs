@@ -5,12 +5,13 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
+use super::rows::{Moved, PositionRows};
 use super::{KeyRope, SequenceState, Shift};
 use crate::error::Result;
 use crate::model::config::Config;
 use crate::model::layer_config::LayerConfig;
-use crate::tensor::ops::{CopySequence, KvShift, cache_columns};
-use crate::tensor::{Context, DType, Desc, Shape, Tensor};
+use crate::tensor::ops::{KvShift, cache_columns};
+use crate::tensor::{Context, DType, Tensor};
 
 /// How keys and values are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,15 +56,11 @@ impl KvFormat {
 /// The keys and values of all layers, of one sequence or several. Cloning clones the handle.
 #[derive(Clone)]
 pub struct KvCache {
-    /// Keys and values of each layer with attention, [capacity, columns], or [sequences, capacity, columns]. There are n_kv_heads · head_dim columns; in
-    /// q8_0 heads are padded to whole blocks.
-    layers: Vec<(Tensor, Tensor)>,
-    capacity: usize,
+    /// The keys, then the values of each layer with attention. There are n_kv_heads · head_dim columns; in q8_0 heads are padded to whole blocks.
+    rows: PositionRows,
     /// The length of a head in each of these layers.
     head_dims: Rc<[usize]>,
     dtype: DType,
-    /// For the part of one sequence: its number, and the layers of all sequences.
-    part_of: Option<(usize, Vec<(Tensor, Tensor)>)>,
 }
 
 impl KvCache {
@@ -75,54 +72,28 @@ impl KvCache {
         sequences: usize,
         format: KvFormat,
     ) -> Result<Self> {
-        let layers = config
-            .layers_with_kv()
-            .map(|layer| {
-                let desc = Self::desc(layer, capacity, sequences, format);
-                Ok((context.lasting(desc, "k_cache")?, context.lasting(desc, "v_cache")?))
-            })
-            .collect::<Result<_>>()?;
-        let capacity = format.capacity(capacity, sequences);
+        let of_layer = |layer| [(columns(layer, format), "k_cache"), (columns(layer, format), "v_cache")];
+        let all = config.layers_with_kv().flat_map(of_layer);
+        let rows = PositionRows::new(context, all, capacity, sequences, format)?;
         let head_dims = config.layers_with_kv().map(|layer| layer.head_dim).collect();
-        Ok(Self { layers, capacity, head_dims, dtype: format.dtype(), part_of: None })
+        Ok(Self { rows, head_dims, dtype: format.dtype() })
     }
 
     /// The part of one sequence, in the same memory.
     pub fn sequence(&self, index: usize) -> Result<Self> {
-        let of_sequence = |cache: &Tensor| match *cache.shape().dims() {
-            [_, capacity, columns] => cache.part(index * capacity * columns, Shape::from([capacity, columns])),
-            _ => Ok(cache.clone()),
-        };
-        let layers = self.layers.iter().map(|(k, v)| Ok((of_sequence(k)?, of_sequence(v)?))).collect::<Result<_>>()?;
-        let part_of = Some((index, self.layers.clone()));
-        Ok(Self { layers, part_of, head_dims: self.head_dims.clone(), ..*self })
-    }
-
-    /// The shape of a layer's keys or values.
-    fn desc(layer: &LayerConfig, capacity: usize, sequences: usize, format: KvFormat) -> Desc {
-        let columns = cache_columns(format.dtype(), layer.n_kv_heads, layer.head_dim);
-        let capacity = format.capacity(capacity, sequences);
-        let shape = match sequences {
-            1 => Shape::from([capacity, columns]),
-            _ => Shape::from([sequences, capacity, columns]),
-        };
-        Desc { shape, dtype: format.dtype() }
+        Ok(Self { rows: self.rows.sequence(index)?, head_dims: self.head_dims.clone(), dtype: self.dtype })
     }
 
     /// The bytes of a cache, and the bytes of its largest binding.
     pub fn needs(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (u64, u64) {
-        let bytes = |layer: &LayerConfig| {
-            let desc = Self::desc(layer, capacity, sequences, format);
-            let elements = desc.shape.dims().iter().fold(1u64, |elements, dim| elements.saturating_mul(*dim as u64));
-            desc.dtype.bytes(elements)
-        };
+        let bytes = |layer: &LayerConfig| PositionRows::needs(columns(layer, format), capacity, sequences, format);
         let all = config.layers_with_kv().fold(0u64, |all, layer| all.saturating_add(bytes(layer).saturating_mul(2)));
         (all, config.layers_with_kv().map(bytes).max().unwrap_or(0))
     }
 
     /// How many positions a sequence has.
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.rows.capacity()
     }
 
     /// How keys and values are stored.
@@ -132,86 +103,43 @@ impl KvCache {
 
     /// Bytes on the GPU.
     pub fn bytes(&self) -> u64 {
-        self.layers.iter().map(|(k, v)| k.bytes() + v.bytes()).sum()
+        self.rows.bytes()
     }
 
     /// Keys and values of a layer by its number among those with attention (`LayerConfig::attention`), [capacity, columns], or those of all
     /// sequences.
     pub fn layer(&self, index: usize) -> (&Tensor, &Tensor) {
-        let (k, v) = &self.layers[index];
-        (k, v)
+        let tensors = self.rows.tensors();
+        (&tensors[2 * index], &tensors[2 * index + 1])
     }
 }
 
+/// Of a layer's keys, and of its values.
+fn columns(layer: &LayerConfig, format: KvFormat) -> usize {
+    cache_columns(format.dtype(), layer.n_kv_heads, layer.head_dim)
+}
+
 impl SequenceState for KvCache {
-    fn recoverable(&self, length: usize) -> usize {
-        length
-    }
-
-    fn checkpoints(&self) -> Option<Vec<usize>> {
-        None
-    }
-
-    fn checkpoint(&self, _: &Context, _: usize) -> Result<()> {
-        Ok(())
-    }
-
-    /// Positions after the end are overwritten before they are read.
-    fn roll_back(&self, _: &Context, _: usize) -> Result<()> {
-        Ok(())
-    }
-
     fn copy_from(&self, context: &Context, sequence: usize, length: usize) -> Result<()> {
-        let Some((own, layers)) = &self.part_of else { bail!(Internal, "a cache of one sequence has no others") };
-        if *own != sequence && length > 0 {
-            let copy = CopySequence { from: sequence, to: *own, positions: length };
-            for cache in layers.iter().flat_map(|(k, v)| [k, v]) {
-                context.run(&copy, &[cache])?;
-            }
-        }
-        Ok(())
-    }
-
-    fn copyable(&self, _: usize, length: usize) -> usize {
-        length
+        self.rows.copy_from(context, sequence, length)
     }
 
     fn shift(&self, context: &Context, shift: Shift, rope: &dyn Fn(usize) -> Result<KeyRope>) -> Result<()> {
-        let Shift { sinks, dropped, length } = shift;
-        if dropped == 0 || length > self.capacity || sinks + dropped > length {
-            bail!(Internal, "{shift:?} of {} positions", self.capacity);
-        }
-        for (index, (k_cache, v_cache)) in self.layers.iter().enumerate() {
+        let moves = self.rows.moves(shift)?;
+        for (index, &head_dim) in self.head_dims.iter().enumerate() {
+            let (k_cache, v_cache) = self.layer(index);
             let KeyRope { frequencies, interleaved } = rope(index)?;
-            let mut first_to = sinks;
-            while first_to + dropped < length {
-                // At most as many rows as were dropped, so that the rows read and the rows written don't overlap.
-                let rows = dropped.min(length - dropped - first_to);
-                let head_dim = self.head_dims[index];
-                let op = KvShift { head_dim, first_from: first_to + dropped, first_to, rows, interleaved };
-                let mut keys = vec![k_cache];
-                keys.extend(&frequencies);
+            let keys: Vec<&Tensor> = [k_cache].into_iter().chain(&frequencies).collect();
+            for &Moved { first_from, first_to, rows } in &moves {
+                let op = KvShift { head_dim, first_from, first_to, rows, interleaved };
                 context.run(&op, &keys)?;
                 context.run(&op, &[v_cache])?;
-                first_to += rows;
             }
         }
         Ok(())
     }
 
     fn positions(&self, range: Range<usize>) -> Result<Vec<Tensor>> {
-        let part = |cache: &Tensor| {
-            let (_, columns) = cache.shape().matrix()?;
-            cache.part(range.start * columns, Shape::from([range.len(), columns]))
-        };
-        self.layers.iter().flat_map(|(k, v)| [k, v]).map(part).collect()
-    }
-
-    fn snapshot(&self, _: usize) -> Result<Vec<Tensor>> {
-        Ok(vec![])
-    }
-
-    fn load(&self, _: &Context, _: usize, _: &[Tensor]) -> Result<()> {
-        Ok(())
+        self.rows.positions(range)
     }
 }

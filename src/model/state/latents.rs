@@ -3,23 +3,20 @@
 
 use std::ops::Range;
 
+use super::rows::{Moved, PositionRows};
 use super::{KeyRope, KvFormat, SequenceState, Shift};
 use crate::error::Result;
 use crate::model::config::Config;
-use crate::tensor::ops::{CopySequence, KvShift, cache_columns};
-use crate::tensor::{Context, Desc, Shape, Tensor};
+use crate::tensor::ops::{KvShift, cache_columns};
+use crate::tensor::{Context, Tensor};
 
 /// The latents of all layers, of one sequence or several; no layers if the model has none. Cloning clones the handle.
 #[derive(Clone)]
 pub struct LatentCache {
-    /// Each layer's rows, [capacity, columns], or [sequences, capacity, columns]: the part that rope turned, then the latent. In q8_0 a row is
-    /// padded to whole blocks.
-    layers: Vec<Tensor>,
-    capacity: usize,
+    /// Of each layer: the part that rope turned, then the latent. In q8_0 a row is padded to whole blocks.
+    rows: PositionRows,
     /// Numbers of a row.
     row: usize,
-    /// For the part of one sequence: its number, and the layers of all sequences.
-    part_of: Option<(usize, Vec<Tensor>)>,
 }
 
 impl LatentCache {
@@ -31,127 +28,66 @@ impl LatentCache {
         sequences: usize,
         format: KvFormat,
     ) -> Result<Self> {
-        let Some(desc) = Self::desc(config, capacity, sequences, format) else {
-            return Ok(Self { layers: vec![], capacity, row: 0, part_of: None });
-        };
-        let layers =
-            config.layers_with_latents().map(|_| context.lasting(desc, "latent_cache")).collect::<Result<_>>()?;
-        let capacity = format.capacity(capacity, sequences);
-        Ok(Self { layers, capacity, row: Self::row(config), part_of: None })
+        let all = config.layers_with_latents().map(|_| (columns(config, format), "latent_cache"));
+        Ok(Self { rows: PositionRows::new(context, all, capacity, sequences, format)?, row: row(config) })
     }
 
     /// The part of one sequence, in the same memory.
     pub fn sequence(&self, index: usize) -> Result<Self> {
-        let of_sequence = |cache: &Tensor| match *cache.shape().dims() {
-            [_, capacity, columns] => cache.part(index * capacity * columns, Shape::from([capacity, columns])),
-            _ => Ok(cache.clone()),
-        };
-        let layers = self.layers.iter().map(of_sequence).collect::<Result<_>>()?;
-        Ok(Self { layers, part_of: Some((index, self.layers.clone())), ..*self })
-    }
-
-    fn row(config: &Config) -> usize {
-        config.latent.map_or(0, |latent| latent.row())
-    }
-
-    /// The shape of a layer's rows, if the model has latents.
-    fn desc(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> Option<Desc> {
-        config.latent?;
-        let columns = cache_columns(format.dtype(), 1, Self::row(config));
-        let capacity = format.capacity(capacity, sequences);
-        let shape = match sequences {
-            1 => Shape::from([capacity, columns]),
-            _ => Shape::from([sequences, capacity, columns]),
-        };
-        Some(Desc { shape, dtype: format.dtype() })
+        Ok(Self { rows: self.rows.sequence(index)?, ..*self })
     }
 
     /// The bytes of a cache, and the bytes of its largest binding.
     pub fn needs(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (u64, u64) {
-        let Some(desc) = Self::desc(config, capacity, sequences, format) else { return (0, 0) };
-        let elements = desc.shape.dims().iter().fold(1u64, |elements, dim| elements.saturating_mul(*dim as u64));
-        let binding = desc.dtype.bytes(elements);
-        (binding.saturating_mul(config.layers_with_latents().count() as u64), binding)
+        let layers = config.layers_with_latents().count() as u64;
+        if layers == 0 {
+            return (0, 0);
+        }
+        let binding = PositionRows::needs(columns(config, format), capacity, sequences, format);
+        (binding.saturating_mul(layers), binding)
     }
 
     /// Bytes on the GPU.
     pub fn bytes(&self) -> u64 {
-        self.layers.iter().map(Tensor::bytes).sum()
+        self.rows.bytes()
     }
 
     /// A layer's rows, [capacity, columns], or those of all sequences.
     pub fn layer(&self, index: usize) -> Option<&Tensor> {
-        self.layers.get(index)
+        self.rows.tensors().get(index)
     }
 }
 
+/// How many numbers a row has.
+fn row(config: &Config) -> usize {
+    config.latent.map_or(0, |latent| latent.row())
+}
+
+/// The same with what pads it.
+fn columns(config: &Config, format: KvFormat) -> usize {
+    cache_columns(format.dtype(), 1, row(config))
+}
+
 impl SequenceState for LatentCache {
-    fn recoverable(&self, length: usize) -> usize {
-        length
-    }
-
-    fn checkpoints(&self) -> Option<Vec<usize>> {
-        None
-    }
-
-    fn checkpoint(&self, _: &Context, _: usize) -> Result<()> {
-        Ok(())
-    }
-
-    /// Positions after the end are overwritten before they are read.
-    fn roll_back(&self, _: &Context, _: usize) -> Result<()> {
-        Ok(())
-    }
-
     fn copy_from(&self, context: &Context, sequence: usize, length: usize) -> Result<()> {
-        let Some((own, layers)) = &self.part_of else { bail!(Internal, "a cache of one sequence has no others") };
-        if *own != sequence && length > 0 {
-            let copy = CopySequence { from: sequence, to: *own, positions: length };
-            for cache in layers {
-                context.run(&copy, &[cache])?;
-            }
-        }
-        Ok(())
-    }
-
-    fn copyable(&self, _: usize, length: usize) -> usize {
-        length
+        self.rows.copy_from(context, sequence, length)
     }
 
     /// A row begins with its turned part, whose pairs are neighbours whatever they are in the model (`latent_append`).
     fn shift(&self, context: &Context, shift: Shift, rope: &dyn Fn(usize) -> Result<KeyRope>) -> Result<()> {
-        let Shift { sinks, dropped, length } = shift;
-        if !self.layers.is_empty() && (dropped == 0 || length > self.capacity || sinks + dropped > length) {
-            bail!(Internal, "{shift:?} of {} positions", self.capacity);
-        }
-        for (index, cache) in self.layers.iter().enumerate() {
+        let layers = self.rows.tensors();
+        let moves = if layers.is_empty() { vec![] } else { self.rows.moves(shift)? };
+        for (index, cache) in layers.iter().enumerate() {
             let frequencies = rope(index)?.frequencies;
             let inputs: Vec<&Tensor> = [cache].into_iter().chain(&frequencies).collect();
-            let mut first_to = sinks;
-            while first_to + dropped < length {
-                // At most as many rows as were dropped, so that the rows read and the rows written don't overlap.
-                let rows = dropped.min(length - dropped - first_to);
-                let first_from = first_to + dropped;
+            for &Moved { first_from, first_to, rows } in &moves {
                 context.run(&KvShift { head_dim: self.row, first_from, first_to, rows, interleaved: true }, &inputs)?;
-                first_to += rows;
             }
         }
         Ok(())
     }
 
     fn positions(&self, range: Range<usize>) -> Result<Vec<Tensor>> {
-        let part = |cache: &Tensor| {
-            let (_, columns) = cache.shape().matrix()?;
-            cache.part(range.start * columns, Shape::from([range.len(), columns]))
-        };
-        self.layers.iter().map(part).collect()
-    }
-
-    fn snapshot(&self, _: usize) -> Result<Vec<Tensor>> {
-        Ok(vec![])
-    }
-
-    fn load(&self, _: &Context, _: usize, _: &[Tensor]) -> Result<()> {
-        Ok(())
+        self.rows.positions(range)
     }
 }

@@ -60,30 +60,10 @@ impl SourceStates {
 }
 
 impl SequenceState for SourceStates {
-    fn recoverable(&self, length: usize) -> usize {
-        length
-    }
-
-    fn checkpoints(&self) -> Option<Vec<usize>> {
-        None
-    }
-
-    fn checkpoint(&self, _: &Context, _: usize) -> Result<()> {
-        Ok(())
-    }
-
-    fn roll_back(&self, _: &Context, _: usize) -> Result<()> {
-        Ok(())
-    }
-
     fn copy_from(&self, context: &Context, sequence: usize, _: usize) -> Result<()> {
         let Some(text) = self.texts.get(sequence) else { bail!(Internal, "there is no sequence {sequence}") };
         self.kv.copy_from(context, sequence, text.length.get())?;
         self.set_length(context, text.length.get())
-    }
-
-    fn copyable(&self, _: usize, length: usize) -> usize {
-        length
     }
 
     fn shift(&self, _: &Context, _: Shift, _: &dyn Fn(usize) -> Result<KeyRope>) -> Result<()> {

@@ -52,7 +52,7 @@ pub struct RouteExperts {
 }
 
 impl ExpertGroups {
-    /// Whether a token finds so many experts in its groups.
+    /// Whether `experts` fall into equal groups, and the open ones have the `used` experts of a token.
     pub fn fits(&self, experts: usize, used: usize) -> bool {
         self.count > 0
             && experts.is_multiple_of(self.count)
