@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use crate::support::skip;
+use crate::support::soak::is_soak;
 use rillm::engine::source::FileSource;
 use rillm::engine::{ChatTemplate, Engine, KvFormat, LoadOptions, Precision};
 use rillm::model::gguf::Gguf;
 use serde_json::{Value, json};
 
 /// Prompts of the file, and so answers of about 25 tokens, that are taken.
-const ANSWERS: usize = 100;
+fn answers() -> usize {
+    if is_soak() { 100 } else { 40 }
+}
 
 /// Where formats of the KV cache are compared, one answer of so many of them.
 const KV_CACHE_EVERY: usize = 3;
@@ -85,7 +88,7 @@ fn texts_of(file: &Path, engine: &Engine, prompts: &[Value]) -> Vec<(Vec<u32>, u
     prompts
         .iter()
         .filter(|prompt| prompt.get("tools").is_none())
-        .take(ANSWERS)
+        .take(answers())
         .map(|prompt| {
             let context = json!({"messages": prompt["messages"], "add_generation_prompt": true});
             let mut ids = engine.tokenizer().encode(&template.render(&context).unwrap(), false, true).unwrap();
@@ -100,7 +103,7 @@ fn texts_of(file: &Path, engine: &Engine, prompts: &[Value]) -> Vec<(Vec<u32>, u
 /// another order can turn such a choice round.
 fn check_greedy_choices(prompts: &[Value], choices: &[u32]) {
     const NEAR_TIE: f64 = 0.05;
-    let taken = prompts.iter().filter(|prompt| prompt.get("tools").is_none()).take(ANSWERS);
+    let taken = prompts.iter().filter(|prompt| prompt.get("tools").is_none()).take(answers());
     let wanted =
         taken.flat_map(|prompt| ids(&prompt["token_ids"]).into_iter().zip(prompt["margins"].as_array().unwrap()));
     let wanted: Vec<(u32, f64)> = wanted.map(|(id, margin)| (id, margin.as_f64().unwrap())).collect();

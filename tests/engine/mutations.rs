@@ -21,6 +21,7 @@ pub use self::mutate::Files;
 use self::mutate::mutate;
 use crate::support::files::golden;
 use crate::support::skip;
+use crate::support::soak::is_soak;
 
 /// No single one may take longer.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -144,7 +145,7 @@ fn check_memory(files: &Files) {
 
 #[test]
 fn damaged_models_are_told_and_refused_alike() {
-    let soak = std::env::var("RILLM_SOAK").is_ok();
+    let soak = is_soak();
     let rounds = if soak { 4 * MUTATIONS } else { MUTATIONS };
     let (begin, begun) = channel();
     let worker = std::thread::spawn(move || {

@@ -9,4 +9,5 @@ pub mod files;
 pub mod parity;
 pub mod real_models;
 pub mod skip;
+pub mod soak;
 pub mod words;

@@ -7,6 +7,8 @@ use rillm::engine::{Chunk, Engine, FinishReason, KvFormat, LoadOptions};
 use rillm::model::state::Shift;
 use serde_json::{Value, json};
 
+use crate::support::soak::is_soak;
+
 use super::{Loaded, NOT_SHIFTED, adapter, exact, file_of, load, models, prompt};
 
 /// Odd, so that halves are not whole.
@@ -71,14 +73,16 @@ fn check_by_hand(model: &str, prompt: &[u32], answer: &[u32], penalty: f32) -> (
     (shifts, all_dropped)
 }
 
-/// Five contexts of text by every architecture: the steps that run ahead, joined ops and sampling on the GPU give what one token at a
-/// time gives.
+/// Two contexts of text by every architecture, and five by some: the steps that run ahead, joined ops and sampling on the GPU give what one
+/// token at a time gives.
 #[test]
 fn an_answer_can_be_five_contexts_long() {
-    const LONG: usize = 5 * CAPACITY;
     for model in models() {
+        let is_long = is_soak() || ["deepseek_v3", "gemma3", "llama3"].contains(&&*model);
+        let contexts = if is_long { 5 } else { 2 };
+        let long = contexts * CAPACITY;
         let engine = engine(&model, exact());
-        let asked = request(16, LONG);
+        let asked = request(16, long);
         if NOT_SHIFTED.contains(&model.as_str()) {
             let error = pollster::block_on(run(&engine, asked)).unwrap_err();
             assert_eq!(error.code(), Code::InvalidRequest);
@@ -86,13 +90,13 @@ fn an_answer_can_be_five_contexts_long() {
             continue;
         }
         let (tokens, last) = answer(&engine, asked);
-        assert_eq!(tokens.len(), LONG, "{model}");
+        assert_eq!(tokens.len(), long, "{model}");
         let (shifts, dropped) = check_by_hand(&model, &prompt(16), &tokens, 0.0);
         assert_eq!(last.finish_reason, Some(FinishReason::Length));
-        assert_eq!(last.usage.unwrap().completion_tokens, LONG);
+        assert_eq!(last.usage.unwrap().completion_tokens, long);
         let timings = last.timings.unwrap();
         assert_eq!((timings.context_shifts, timings.dropped_tokens), (Some(shifts), Some(dropped)), "{model}");
-        assert!(shifts >= 9);
+        assert!(shifts >= 2 * contexts - 1);
     }
 }
 
