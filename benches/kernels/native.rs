@@ -312,8 +312,7 @@ impl Bench {
                 // Small ones: the reference is slow.
                 let elements: usize = case.inputs.iter().map(|input| input.shape.elements()).sum();
                 if elements < 200_000 {
-                    let checked = &mut parity::Checked::default();
-                    parity::check(&self.context, parity::Extent::All, name, index, case, checked).await;
+                    parity::check(&self.context, name, index, case).await;
                 }
             }
         }

@@ -1,25 +1,44 @@
 //! The ops on a native GPU: twice, because kernels differ with and without subgroups.
 
+mod record;
+
 use crate::support::parity::Extent;
 use crate::support::{adapter, parity, skip};
+use record::AgreedRuns;
 use rillm::tensor::{Context, DType, Desc, DeviceOptions, HostTensor, Rng, Shape, Tensor, WeightUpload, ops, quant};
 use rillm::{Code, tensor::Op};
 
+/// Holds the kernels of a device with these options to their references: those of the ops whose cases did not agree in the recorded run, and some
+/// of each of the others. `kernels` is their name in the record.
+fn check(kernels: &'static str, options: &DeviceOptions, least: usize) {
+    let record = AgreedRuns::open(kernels);
+    let checked = pollster::block_on(parity::check_all(&adapter::context_with(options), Extent::Changed(&record)));
+    record.close();
+    skip::note(&checked.more_than(least));
+}
+
+fn check_variants(kernels: &'static str, options: &DeviceOptions, least: usize) {
+    let record = AgreedRuns::open(kernels);
+    let context = adapter::context_with(options);
+    let checked = pollster::block_on(parity::check_all_variants(&context, Extent::Changed(&record)));
+    record.close();
+    skip::note(&checked.more_than(least));
+}
+
 #[test]
 fn kernels_agree_with_references() {
-    skip::note(&pollster::block_on(parity::check_all(&adapter::context(true), Extent::All)).more_than(100));
+    check("software", &DeviceOptions::default(), 100);
 }
 
 #[test]
 fn kernels_without_subgroups_agree_with_references() {
-    skip::note(&pollster::block_on(parity::check_all(&adapter::context(false), Extent::All)).more_than(100));
+    check("software_without_subgroups", &DeviceOptions { without_subgroups: true, ..Default::default() }, 100);
 }
 
 /// The software adapter of the tests takes its own variants of some kernels; these are the ones that GPUs take.
 #[test]
 fn kernels_for_gpus_agree_with_references() {
-    let options = DeviceOptions { software_kernels: Some(false), ..Default::default() };
-    skip::note(&pollster::block_on(parity::check_all(&adapter::context_with(&options), Extent::All)).more_than(100));
+    check("gpu", &DeviceOptions { software_kernels: Some(false), ..Default::default() }, 100);
 }
 
 /// The same for a GPU with as little as WebGPU guarantees.
@@ -32,16 +51,13 @@ fn kernels_for_small_gpus_agree_with_references() {
         workgroup_storage: Some(16 << 10),
         ..Default::default()
     };
-    skip::note(&pollster::block_on(parity::check_all(&adapter::context_with(&options), Extent::All)).more_than(100));
+    check("small_gpu", &options, 100);
 }
 
 /// What autotuning may let run.
 #[test]
 fn variants_of_kernels_agree_with_references() {
-    let options = DeviceOptions { software_kernels: Some(false), ..Default::default() };
-    skip::note(
-        &pollster::block_on(parity::check_all_variants(&adapter::context_with(&options), Extent::All)).more_than(200),
-    );
+    check_variants("gpu_variants", &DeviceOptions { software_kernels: Some(false), ..Default::default() }, 200);
 }
 
 #[test]
@@ -52,9 +68,7 @@ fn variants_for_small_gpus_agree_with_references() {
         workgroup_storage: Some(16 << 10),
         ..Default::default()
     };
-    skip::note(
-        &pollster::block_on(parity::check_all_variants(&adapter::context_with(&options), Extent::All)).more_than(80),
-    );
+    check_variants("small_gpu_variants", &options, 80);
 }
 
 /// However the bytes of a weight are cut into pieces, and however many runs its upload takes, the matrix is the same.

@@ -15,25 +15,35 @@ static REFERENCES: LazyLock<Mutex<References>> = LazyLock::new(Mutex::default);
 type References = HashMap<[u64; 2], Arc<Vec<HostTensor>>>;
 
 /// Which cases run on the GPU, besides that none does twice.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Extent {
-    #[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "the native tests run them all"))]
-    All,
-    /// Where compiling a kernel takes seconds: those that have a line of WGSL which no kernel of their op had before, whatever the
-    /// numbers of its constants. So every branch of every template runs, and every op with every format of weights.
+#[derive(Clone, Copy)]
+pub enum Extent<'a> {
+    /// All cases of the ops that an earlier run does not vouch for, and of the others those with new lines.
+    #[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "the native tests take these"))]
+    Changed(&'a dyn Record),
+    /// Where compiling a kernel takes seconds: those that have a line of WGSL which no kernel had before, whatever the numbers of its
+    /// constants. So every op, every branch of every template and every format of weights runs.
     #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "the tests in browsers take these"))]
     NewLines,
 }
 
-/// The lines of kernels that ran, each with the name of its op.
-static LINES: LazyLock<Mutex<HashSet<(String, String)>>> = LazyLock::new(Mutex::default);
+/// What earlier runs found: ops, each with a digest of everything that decides whether its cases agree.
+pub trait Record {
+    /// Whether all cases of the op agreed when they had this digest.
+    fn holds(&self, op: &str, digest: [u64; 2]) -> bool;
+    /// All cases of the op agree.
+    fn agreed(&self, op: &str, digest: [u64; 2]);
+}
 
-/// How many cases there were, how many of them had been checked before by the very same commands, and what was left out for having
-/// no new lines: how many cases, and their shaders.
+/// The lines of kernels that ran, and the names of their ops.
+static LINES: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
+
+/// How many cases there were, how many of them had been checked before by the very same commands, by this run or as the record of another
+/// says, and what was left out for having no new lines: how many cases, and their shaders.
 #[derive(Default)]
 pub struct Checked {
     pub all: usize,
     pub same: usize,
+    pub recorded: usize,
     pub left_out: usize,
     pub shaders_left_out: BTreeSet<String>,
 }
@@ -70,15 +80,16 @@ fn transcript(context: &Context, case: &Case) -> Option<Transcript> {
     transcript.ok().filter(is_known)
 }
 
-/// Whether some line of these shaders is new to the op, without the number of a constant.
+/// Whether no kernel before these had some line of theirs, whatever the number of a constant, or none was of this op.
 fn has_new_lines(op: &str, transcript: &Transcript) -> bool {
     let mut lines = LINES.lock().unwrap();
     let mut is_new = |line: &str| {
         let line = if line.starts_with("const ") { line.split('=').next().unwrap_or(line) } else { line };
-        lines.insert((op.to_owned(), line.to_owned()))
+        lines.insert(line.to_owned())
     };
     // All of them are noted, so no `any`.
-    transcript.shaders.iter().flat_map(|shader| shader.lines()).filter(|line| is_new(line)).count() > 0
+    let all = transcript.shaders.iter().flat_map(|shader| shader.lines()).chain([op]);
+    all.filter(|line| is_new(line)).count() > 0
 }
 
 fn reference(of_case: [u64; 2], case: &Case) -> Arc<Vec<HostTensor>> {
@@ -93,34 +104,109 @@ fn reference(of_case: [u64; 2], case: &Case) -> Arc<Vec<HostTensor>> {
     wanted
 }
 
-/// Runs a case on the GPU and compares, unless the same commands were compared before or it is left out.
-async fn agree(context: &Context, extent: Extent, what: &str, of_case: [u64; 2], case: &Case, checked: &mut Checked) {
-    checked.all += 1;
-    // Not its features: a shader says which it uses.
-    let info = context.device().adapter();
-    let adapter = [&info.vendor, &info.architecture, &info.device, &info.description];
-    let transcript = transcript(context, case);
-    let commands =
-        transcript.as_ref().map(|transcript| digest(&[&|hasher| (of_case, adapter, transcript).hash(hasher)]));
-    if commands.is_some_and(|commands| AGREED.lock().unwrap().contains(&commands)) {
-        checked.same += 1;
-        return;
+type Chosen = Option<(TuningKey, Variant)>;
+
+/// Makes the op take this variant of its kernel.
+fn choose(context: &Context, chosen: &Chosen) {
+    if let Some((key, variant)) = chosen {
+        context.tunings().choose(*key, Some(variant.clone()));
     }
-    if let Some(transcript) = transcript
-        && extent == Extent::NewLines
-        && !has_new_lines(case.op.name(), &transcript)
-    {
-        checked.left_out += 1;
-        checked.shaders_left_out.extend(transcript.shaders);
-        return;
+}
+
+fn choose_none(context: &Context, chosen: &Chosen) {
+    if let Some((key, _)) = chosen {
+        context.tunings().choose(*key, None);
     }
-    let got = context.run_case(case).await.unwrap_or_else(|error| panic!("{what}: {error}"));
-    let wanted = reference(of_case, case);
-    assert_eq!(got.len(), wanted.len(), "{what}");
-    for (got, wanted) in got.iter().zip(&*wanted) {
-        assert_close(what, got, wanted, case.tolerance);
+}
+
+/// A case that is to agree, perhaps with a variant of the op's kernel, and what the GPU is told to do in it.
+struct Trial<'a> {
+    what: String,
+    case: &'a Case,
+    variant: Chosen,
+    of_case: [u64; 2],
+    transcript: Option<Transcript>,
+    /// The case, the adapter and the transcript.
+    commands: Option<[u64; 2]>,
+}
+
+impl<'a> Trial<'a> {
+    fn new(context: &Context, name: &str, index: usize, case: &'a Case, variant: Chosen) -> Self {
+        assert_eq!(name, case.op.name(), "one name for the op's file and the op");
+        let shapes: Vec<String> = case.inputs.iter().map(|input| format!("{:?}", input.desc())).collect();
+        let what = match &variant {
+            Some((_, variant)) => format!("{name}, case {index}, {variant}"),
+            None => format!("{name}, case {index}: {}", shapes.join(", ")),
+        };
+        let of_case = digest_of_case(name, index, case);
+        choose(context, &variant);
+        let transcript = transcript(context, case);
+        choose_none(context, &variant);
+        // Not its features: a shader says which it uses.
+        let info = context.device().adapter();
+        let adapter = [&info.vendor, &info.architecture, &info.device, &info.description];
+        let commands =
+            transcript.as_ref().map(|transcript| digest(&[&|hasher| (of_case, adapter, transcript).hash(hasher)]));
+        Self { what, case, variant, of_case, transcript, commands }
     }
-    AGREED.lock().unwrap().extend(commands);
+
+    /// Whether this run has compared the same commands before.
+    fn has_agreed(&self) -> bool {
+        self.commands.is_some_and(|commands| AGREED.lock().unwrap().contains(&commands))
+    }
+
+    /// Runs the case on the GPU and compares.
+    async fn agree(&self, context: &Context) {
+        let Self { what, case, .. } = self;
+        choose(context, &self.variant);
+        let got = context.run_case(case).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        choose_none(context, &self.variant);
+        let wanted = reference(self.of_case, case);
+        assert_eq!(got.len(), wanted.len(), "{what}");
+        for (got, wanted) in got.iter().zip(&*wanted) {
+            assert_close(what, got, wanted, case.tolerance);
+        }
+        AGREED.lock().unwrap().extend(self.commands);
+    }
+}
+
+/// Everything that decides whether these agree: inputs, adapter, commands, and what the references give. Nothing if part of it is unknown.
+fn digest_of_all(trials: &[Trial<'_>]) -> Option<[u64; 2]> {
+    let commands: Vec<[u64; 2]> = trials.iter().map(|trial| trial.commands).collect::<Option<_>>()?;
+    let references = |hasher: &mut DefaultHasher| {
+        for trial in trials {
+            reference(trial.of_case, trial.case).iter().for_each(|tensor| tensor.bytes.hash(hasher));
+        }
+    };
+    Some(digest(&[&|hasher| commands.hash(hasher), &references]))
+}
+
+/// Runs those of an op's trials that `extent` asks for.
+async fn check_trials(context: &Context, extent: Extent<'_>, op: &str, trials: Vec<Trial<'_>>, checked: &mut Checked) {
+    checked.all += trials.len();
+    let (digest, is_recorded) = match extent {
+        Extent::Changed(record) => {
+            let digest = digest_of_all(&trials);
+            (digest, digest.is_some_and(|digest| record.holds(op, digest)))
+        }
+        Extent::NewLines => (None, false),
+    };
+    for trial in &trials {
+        let is_new = trial.transcript.as_ref().is_none_or(|transcript| has_new_lines(op, transcript));
+        if trial.has_agreed() {
+            checked.same += 1;
+        } else if is_new || matches!(extent, Extent::Changed(_)) && !is_recorded {
+            trial.agree(context).await;
+        } else if is_recorded {
+            checked.recorded += 1;
+        } else {
+            checked.left_out += 1;
+            checked.shaders_left_out.extend(trial.transcript.iter().flat_map(|transcript| transcript.shaders.clone()));
+        }
+    }
+    if let (Extent::Changed(record), Some(digest)) = (extent, digest) {
+        record.agreed(op, digest);
+    }
 }
 
 /// ‖a − b‖ / ‖b‖.
@@ -176,66 +262,51 @@ impl Checked {
     #[track_caller]
     pub fn more_than(&self, least: usize) -> String {
         assert!(self.all > least || std::env::var("RILLM_OPS").is_ok(), "{} cases", self.all);
-        let Self { all, same, left_out, .. } = self;
-        let ran = all - same - left_out;
+        let Self { all, same, recorded, left_out, .. } = self;
+        let ran = all - same - recorded - left_out;
         format!(
-            "{all} cases, {ran} of them run: of {same} the same kernels had agreed before, {left_out} had no new lines"
+            "{all} cases, {ran} of them run: of {same} the same kernels had agreed before, of {recorded} in another run, {left_out} had no new lines"
         )
     }
 }
 
+/// Runs one case of the op `name` on the GPU and on the CPU.
+#[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "the benchmark of kernels takes it"))]
+pub async fn check(context: &Context, name: &str, index: usize, case: &Case) {
+    Trial::new(context, name, index, case, None).agree(context).await;
+}
+
 /// Runs the cases of every op.
-pub async fn check_all(context: &Context, extent: Extent) -> Checked {
+pub async fn check_all(context: &Context, extent: Extent<'_>) -> Checked {
     let mut checked = Checked::default();
     for (name, cases) in wanted() {
         let cases = cases();
         assert!(!cases.is_empty(), "{name} has no cases");
-        for (index, case) in cases.iter().enumerate() {
-            check(context, extent, name, index, case, &mut checked).await;
-        }
+        let trials =
+            cases.iter().enumerate().map(|(index, case)| Trial::new(context, name, index, case, None)).collect();
+        check_trials(context, extent, name, trials, &mut checked).await;
     }
     checked
-}
-
-/// Runs one case of the op `name` on the GPU and on the CPU.
-pub async fn check(context: &Context, extent: Extent, name: &str, index: usize, case: &Case, checked: &mut Checked) {
-    let shapes: Vec<String> = case.inputs.iter().map(|input| format!("{:?}", input.desc())).collect();
-    let what = format!("{name}, case {index}: {}", shapes.join(", "));
-    assert_eq!(name, case.op.name(), "one name for the op's file and the op");
-    agree(context, extent, &what, digest_of_case(name, index, case), case, checked).await;
 }
 
 /// Runs the cases of every op that has variants as a third of them each, in turn: so every variant meets every format of weights
 /// and several shapes.
-pub async fn check_all_variants(context: &Context, extent: Extent) -> Checked {
+pub async fn check_all_variants(context: &Context, extent: Extent<'_>) -> Checked {
     let mut checked = Checked::default();
     for (name, cases) in wanted() {
-        for (index, case) in cases().iter().enumerate() {
-            check_variants(context, extent, name, index, case, &mut checked).await;
+        let cases = cases();
+        let mut trials = vec![];
+        for (index, case) in cases.iter().enumerate() {
+            let descs: Vec<Desc> = case.inputs.iter().map(HostTensor::desc).collect();
+            let all = case.op.variants(&descs, context.device().capabilities());
+            let key = TuningKey::of(&*case.op, &descs);
+            for variant in all.into_iter().skip((3 - index % 3) % 3).step_by(3) {
+                trials.push(Trial::new(context, name, index, case, Some((key, variant))));
+            }
+        }
+        if !trials.is_empty() {
+            check_trials(context, extent, name, trials, &mut checked).await;
         }
     }
     checked
-}
-
-async fn check_variants(
-    context: &Context,
-    extent: Extent,
-    name: &str,
-    index: usize,
-    case: &Case,
-    checked: &mut Checked,
-) {
-    let descs: Vec<Desc> = case.inputs.iter().map(HostTensor::desc).collect();
-    let all = case.op.variants(&descs, context.device().capabilities());
-    let variants: Vec<Variant> = all.into_iter().skip((3 - index % 3) % 3).step_by(3).collect();
-    if variants.is_empty() {
-        return;
-    }
-    let key = TuningKey::of(&*case.op, &descs);
-    let of_case = digest_of_case(name, index, case);
-    for variant in &variants {
-        context.tunings().choose(key, Some(variant.clone()));
-        agree(context, extent, &format!("{name}, case {index}, {variant}"), of_case, case, checked).await;
-    }
-    context.tunings().choose(key, None);
 }
