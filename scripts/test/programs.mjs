@@ -10,7 +10,7 @@ import { lintingEnv } from './lint.mjs';
  * seconds. Cargo's profiles know packages and no single programs, so each of these is compiled by itself. So are the library's own tests: 36 s of
  * processor time in place of 94.
  */
-const UNOPTIMISED = ['--test engine', '--test gpu', '--bench decode', '--bench kernels'];
+const UNOPTIMISED = ['--test engine', '--test gpu', '--test text', '--bench decode', '--bench kernels'];
 const WITHOUT_OPTIMISATION = ['--', '-C', 'opt-level=0'];
 
 /** Builds the library's own tests; resolves to a list with that program. */
