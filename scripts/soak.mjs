@@ -13,7 +13,9 @@ const FILES = ['browser/shared_chaos', 'browser/rill', 'browser/tensor', 'browse
 await main(async () => {
   process.env.RILLM_SOAK = '1';
   for (const [program, ...files] of NATIVE) {
-    await run('cargo', ['test', '--locked', '--test', program, '--', ...files.map((file) => `${file}::`)], { env: toolsEnv({ RILLM_SOAK: '1' }) });
+    await run('cargo', ['test', '--locked', '--test', program, '--', ...files.map((file) => `${file}::`)], {
+      env: toolsEnv({ RILLM_SOAK: '1' }),
+    });
   }
   for (const file of FILES) await run(process.execPath, ['scripts/test.mjs', '--only', 'package,browser', '--file', file]);
   // Not as a step of `npm test`, which takes what runs for this long for something that hangs.

@@ -24,10 +24,24 @@ const CLOSING_MS = 30_000;
  * each once; and those that interrupt answers, which lavapipe has given before they get to it.
  */
 const ON_SWIFTSHADER = [
-  ...['demo_model', 'gpu', 'gpu_crash', 'limits', 'model', 'models'],
+  ...['gpu', 'gpu_crash', 'limits', 'model', 'models'],
   ...['arguments', 'tensor'],
   ...['serve', 'shared', 'worker_lost'],
 ].map((name) => `browser/${name}.test.mjs`);
+
+/** Files in which the demo model says much: it pays to optimise its kernels. The others compile more than they run. */
+const OPTIMISED = ['clients', 'demo_model', 'page', 'responses', 'structured', 'tool_calls'].map((name) => `browser/${name}.test.mjs`);
+const SOONER = { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' };
+
+/** Functions of a wasm are compiled when they are called first: a page calls a part of them. */
+const LAZY = ['--js-flags=--wasm-lazy-compilation'];
+
+/** How to start the browser for a file, as options of playwright-core. */
+function optionsFor(name) {
+  const lavapipe = ON_SWIFTSHADER.includes(name) ? undefined : lavapipeOptions();
+  if (lavapipe === undefined) return { args: LAZY };
+  return { ...lavapipe, args: [...lavapipe.args, ...LAZY], env: { ...lavapipe.env, ...(OPTIMISED.includes(name) ? {} : SOONER) } };
+}
 
 /**
  * Runs the files `*.test.mjs` of a folder of tests whose names hold `part`; resolves to a row for each. Without `chromium` they start what they
@@ -41,22 +55,21 @@ export async function nodeTests(folder, part = '', { chromium = true } = {}) {
   if (files.length === 0) throw new Problem(`there is no file ${part} in tests/${folder}`);
   // Once, before several files want it at the same time.
   await packedPackage();
-  const isAboutKernels = ({ name }) => ON_SWIFTSHADER.includes(name);
-  // So each worker changes browsers once.
-  const waiting = longestFirst(files).sort((a, b) => isAboutKernels(b) - isAboutKernels(a));
+  // Those that want the same browser follow each other.
+  const kind = ({ name }) => (ON_SWIFTSHADER.includes(name) ? 0 : OPTIMISED.includes(name) ? 1 : 2);
+  const waiting = longestFirst(files).sort((a, b) => kind(a) - kind(b));
   const rows = [];
   const worker = async () => {
     let browser;
-    let isOnLavapipe;
+    let kindOfBrowser;
     const attempt = async ({ name }) => {
       if (!chromium) return runFile(name, process.env);
-      const lavapipe = isAboutKernels({ name }) ? undefined : lavapipeOptions();
-      if (browser?.isRunning() && isOnLavapipe !== (lavapipe !== undefined)) {
+      if (browser?.isRunning() && kindOfBrowser !== kind({ name })) {
         await closed(browser);
         browser = undefined;
       }
-      isOnLavapipe = lavapipe !== undefined;
-      if (!browser?.isRunning()) browser = await serveChromium(lavapipe);
+      kindOfBrowser = kind({ name });
+      if (!browser?.isRunning()) browser = await serveChromium(optionsFor(name));
       const row = await runFile(name, { ...process.env, RILLM_TEST_BROWSER: browser.endpoint });
       if (row.failed > 0) {
         // Whatever became of it must not fail the next file too.

@@ -12,7 +12,12 @@ const TARGET = ['--release', '--target', 'wasm32-unknown-unknown', '--locked', '
 
 /** Lints the crate and its tests as wasm, with all features. What comes of it is thrown away, so nothing is optimised. */
 export async function lintWebTests() {
-  const unoptimised = ['--config', 'profile.release.package.rillm.opt-level=0', '--config', 'profile.release.package.rillm.codegen-units=16'];
+  const unoptimised = [
+    '--config',
+    'profile.release.package.rillm.opt-level=0',
+    '--config',
+    'profile.release.package.rillm.codegen-units=16',
+  ];
   await run('cargo', ['rustc', ...TARGET, '--features', 'bench', ...unoptimised, '--', '-C', 'lto=off'], {
     env: { ...lintingEnv(), ...(await cargoEnv(run)) },
   });
