@@ -6,27 +6,12 @@ import { chromedriverPath } from '../chromium.mjs';
 import { captured, Problem, run, runLines } from '../command.mjs';
 import { setup, toolsEnv } from '../setup.mjs';
 import { NOTHING, rustCounts, stripColours } from './counts.mjs';
-import { lintingEnv } from './lint.mjs';
-
-const TARGET = ['--release', '--target', 'wasm32-unknown-unknown', '--locked', '--test', 'web'];
-
-/** Lints the crate and its tests as wasm, with all features. What comes of it is thrown away, so nothing is optimised. */
-export async function lintWebTests() {
-  const unoptimised = [
-    '--config',
-    'profile.release.package.rillm.opt-level=0',
-    '--config',
-    'profile.release.package.rillm.codegen-units=16',
-  ];
-  await run('cargo', ['rustc', ...TARGET, '--features', 'bench', ...unoptimised, '--', '-C', 'lto=off'], {
-    env: { ...lintingEnv(), ...(await cargoEnv(run)) },
-  });
-}
 
 /** Builds the tests; resolves to the file. Without the link-time optimisation of the profile, which takes four times as long as all the rest. */
 async function builtTests() {
+  const args = ['rustc', '--release', '--target', 'wasm32-unknown-unknown', '--locked', '--test', 'web'];
   const format = '--message-format=json-render-diagnostics';
-  const { code, text } = await captured('cargo', ['rustc', ...TARGET, format, '--', '-C', 'lto=off'], {
+  const { code, text } = await captured('cargo', [...args, format, '--', '-C', 'lto=off'], {
     env: { ...process.env, ...(await cargoEnv(run)) },
   });
   if (code !== 0) throw new Problem('tests/web.rs does not compile');
