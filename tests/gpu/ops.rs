@@ -10,14 +10,14 @@ use rillm::{Code, tensor::Op};
 
 /// Holds the kernels of a device with these options to their references: those of the ops whose cases did not agree in the recorded run, and some
 /// of each of the others. `kernels` is their name in the record.
-fn check(kernels: &'static str, options: &DeviceOptions, least: usize) {
+fn check(kernels: &str, options: &DeviceOptions, least: usize) {
     let record = AgreedRuns::open(kernels);
     let checked = pollster::block_on(parity::check_all(&adapter::context_with(options), Extent::Changed(&record)));
     record.close();
     skip::note(&checked.more_than(least));
 }
 
-fn check_variants(kernels: &'static str, options: &DeviceOptions, least: usize) {
+fn check_variants(kernels: &str, options: &DeviceOptions, least: usize) {
     let record = AgreedRuns::open(kernels);
     let context = adapter::context_with(options);
     let checked = pollster::block_on(parity::check_all_variants(&context, Extent::Changed(&record)));
