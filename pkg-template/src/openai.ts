@@ -168,7 +168,7 @@ function wholeChoices(chunks: Chunk[], choices: number): WholeChoice[] {
 }
 
 /** The calls of one choice, without those that turned out to be none. */
-function wholeCalls(chunks: Chunk[]): ToolCallResult[] {
+export function wholeCalls(chunks: Pick<Chunk, 'tool_calls' | 'malformed_tool_calls'>[]): ToolCallResult[] {
   const calls = new Map<number, ToolCallResult>();
   for (const { index, id, function: part } of chunks.flatMap(({ tool_calls = [] }) => tool_calls)) {
     const call = calls.get(index);
