@@ -75,7 +75,7 @@ async function listen(server, port, nextFree) {
 
 /**
  * What the demo page needs: www/, the packed package at /rillm/ and the models at /models/, SmolLM2 too if scripts/real_model.py has installed it. And
- * the examples, with the package where a project has it.
+ * the examples, with packages where a project has them.
  */
 export async function demoMounts(root, packed) {
   const isFolder = (path) =>
@@ -92,6 +92,7 @@ export async function demoMounts(root, packed) {
     '/rillm/': packed,
     '/examples/': join(root, 'examples'),
     '/node_modules/rillm/': packed,
+    '/node_modules/pdfjs-dist/': join(root, 'node_modules/pdfjs-dist'),
     ...Object.assign({}, ...there),
   };
 }

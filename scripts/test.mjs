@@ -78,7 +78,7 @@ const STEPS = {
   typecheck: async () => {
     // The types of the generated glue are part of the program.
     if (!Object.values(WASM).every(({ name }) => existsSync(join(root, `pkg/dist/wasm/${name}.d.ts`)))) await build();
-    for (const project of ['pkg-template', 'tests/types']) {
+    for (const project of ['pkg-template', 'tests/types', 'tests/types/examples.tsconfig.json']) {
       await run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', join(root, project), '--noEmit']);
     }
   },

@@ -40,15 +40,16 @@ test('the tarball holds the package and nothing else', () => {
   assert.deepEqual([...names].sort(), expectedFiles().sort());
 });
 
-test('package.json: name, version of the crate, entry points that exist, no dependencies', () => {
+test('package.json: name, version of the crate, entry points that exist, no dependencies but React for who uses rillm/react', () => {
   const manifest = JSON.parse(read('package.json'));
   const version = readFileSync(join(root, 'Cargo.toml'), 'utf8').match(/^version = "(.+)"$/m)[1];
   assert.equal(manifest.name, 'rillm');
   assert.equal(manifest.version, version);
   assert.equal(manifest.type, 'module');
   assert.equal(manifest.license, 'MIT OR Apache-2.0');
-  for (const field of ['dependencies', 'peerDependencies', 'optionalDependencies', 'scripts'])
-    assert.equal(manifest[field], undefined, field);
+  for (const field of ['dependencies', 'optionalDependencies', 'scripts']) assert.equal(manifest[field], undefined, field);
+  assert.deepEqual(manifest.peerDependencies, { react: '>=18' });
+  assert.deepEqual(manifest.peerDependenciesMeta, { react: { optional: true } });
   const targets = (entry) => (typeof entry === 'string' ? [entry] : Object.values(entry).flatMap(targets));
   for (const target of [manifest.main, manifest.types, ...targets(manifest.exports), ...manifest.sideEffects]) {
     assert.ok(names.includes(target.replace('./', '')), target);
@@ -86,10 +87,26 @@ test('no dynamic import, which service workers forbid', async () => {
 });
 
 test('the types tell nothing of what is internal', () => {
-  for (const face of ['dist/index.d.ts', 'dist/gpu/index.d.ts']) {
+  for (const face of ['dist/index.d.ts', 'dist/gpu/index.d.ts', 'dist/react/index.d.ts']) {
     const index = String(read(face));
     assert.ok(!/wasm|host|queue|protocol|RunningGeneration|Handle|Owner/.test(index), index);
   }
+});
+
+test('React is imported by rillm/react alone, which imports nothing else from outside', async () => {
+  const unpacked = await unpackPackage(tarball);
+  const bare = names
+    .filter((name) => name.endsWith('.js'))
+    .flatMap((name) =>
+      Array.from(readFileSync(join(unpacked, name), 'utf8').matchAll(/^(?:import|export)\b[^;]*?\bfrom '([^.'][^']*)'/gm), ([, from]) => [
+        name,
+        from,
+      ]),
+    );
+  assert.deepEqual(bare, [
+    ['dist/react/use_chat.js', 'react'],
+    ['dist/react/use_engine.js', 'react'],
+  ]);
 });
 
 test('a server may import it, and what needs WebGPU says that there is none', async () => {
