@@ -1,14 +1,14 @@
-// The packed package with the bundlers that people use, as its README says: each builds an application, which answers in Chromium. A job of
-// its own (`npm run test:bundlers`), since it installs them all.
+// The packed package with the bundlers that people use, as its README says: each builds an application, which answers in Chromium. So do the
+// examples that have a package.json. A job of its own (`npm run test:bundlers`), since it installs them all.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { cpSync } from 'node:fs';
-import { join } from 'node:path';
+import { cpSync, readdirSync, readFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { sharedChromium } from '../../scripts/chromium.mjs';
-import { captured } from '../../scripts/command.mjs';
+import { captured, root } from '../../scripts/command.mjs';
 import { serve } from '../../scripts/serve.mjs';
 import { checkPage, golden, newProject, PAGE, publish, USE } from './consumer.mjs';
 
@@ -170,6 +170,72 @@ export default function Page() {
     await checkBuilt(folder, 'out');
     await withServer(folder, 'next', ['dev', '--port', '0'], (address) => checkPage(browser, address, [/WebSocket|HMR|hydrat/i]));
   },
+);
+
+/** A project of examples/, installed as its package.json says; `use` sees its built page, whose model is the tiny one. */
+function example(name, built, use) {
+  test(`examples/${name}`, LIMIT, async () => {
+    const source = join(root, 'examples', name);
+    const files = Object.fromEntries(
+      readdirSync(source, { recursive: true, withFileTypes: true })
+        .filter((entry) => entry.isFile())
+        .map((entry) => join(entry.parentPath, entry.name))
+        .map((file) => [relative(source, file), readFileSync(file, 'utf8')]),
+    );
+    const manifest = JSON.parse(files['package.json']);
+    delete manifest.dependencies.rillm;
+    const { folder, remove } = newProject({ ...files, 'package.json': JSON.stringify(manifest) });
+    try {
+      publish(folder);
+      const model = '/golden/tied-q8_0.gguf';
+      await built(folder, { VITE_MODEL: model, NEXT_PUBLIC_MODEL: model, NEXT_TELEMETRY_DISABLED: '1' }, async (url) => {
+        const page = await browser.newPage();
+        const faults = [];
+        page.on('pageerror', (error) => faults.push(error.message));
+        page.on('console', (message) => message.type() === 'error' && faults.push(message.text()));
+        try {
+          await page.goto(url);
+          await use(page);
+          assert.deepEqual(faults, []);
+        } finally {
+          await page.close();
+        }
+      });
+    } finally {
+      remove();
+    }
+  });
+}
+
+async function chats(page) {
+  await page.getByLabel('Your message').first().fill('Hello');
+  await page.getByRole('button', { name: 'Send' }).first().click();
+  await page.locator('li.assistant').filter({ hasText: /\S/ }).waitFor();
+}
+
+async function byVite(folder, env, use) {
+  await build(folder, 'tsc', ['-p', '.']);
+  await build(folder, 'vite', ['build'], env);
+  const server = await serve({ '/': join(folder, 'dist') });
+  try {
+    await use(`${server.origin}/index.html`);
+  } finally {
+    await server.close();
+  }
+}
+
+example('vite', byVite, async (page) => {
+  await page.getByRole('button', { name: 'Tell' }).click();
+  await page.locator('#story').filter({ hasText: /\S/ }).waitFor();
+});
+example('react', byVite, chats);
+example(
+  'next',
+  async (folder, env, use) => {
+    await build(folder, 'next', ['build'], env);
+    await withServer(folder, 'next', ['start', '--port', '0'], use);
+  },
+  chats,
 );
 
 test('no bundler: an import map', LIMIT, async () => {

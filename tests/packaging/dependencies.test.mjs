@@ -1,8 +1,12 @@
 // The law of dependencies finds what breaks it. That nothing does is the step `dependencies` of `npm test`.
 
 import assert from 'node:assert/strict';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 
+import { root } from '../../scripts/command.mjs';
+import { versionOf } from '../../scripts/release/checks.mjs';
 import { crateFaults, isAllowed, law, npmFaults } from '../../scripts/test/dependencies.mjs';
 
 test('licence expressions', () => {
@@ -85,4 +89,23 @@ test('a lock file of npm: licences, digests, addresses, scripts', () => {
   assert.match(of({ integrity: undefined }).join(), /no digest/);
   assert.match(of({ resolved: 'https://somewhere' }).join(), /has an address/);
   assert.match(of({ hasInstallScript: true }).join(), /runs a script/);
+});
+
+test('examples name the version of the package, and of other packages those that they are built with here', () => {
+  const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8'));
+  const rillm = versionOf(readFileSync(join(root, 'Cargo.toml'), 'utf8'));
+  const manifests = readdirSync(join(root, 'examples')).map((name) => join('examples', name, 'package.json'));
+  const found = manifests.filter((name) => existsSync(join(root, name)));
+  assert.ok(found.length >= 5);
+  for (const name of found) {
+    const { dependencies = {}, devDependencies = {} } = JSON.parse(readFileSync(join(root, name), 'utf8'));
+    for (const [of, version] of Object.entries({ ...dependencies, ...devDependencies })) {
+      assert.match(version, /^\d+\.\d+\.\d+$/, `${name}: ${of}`);
+      const here = of === 'rillm' ? rillm : packages[`node_modules/${of}`]?.version;
+      // Next is installed by the tests of bundlers alone, and compiles with a TypeScript written in JavaScript.
+      if (here !== undefined && !(name.includes('next') && ['typescript', '@types/node'].includes(of))) {
+        assert.equal(version, here, `${name}: ${of}`);
+      }
+    }
+  }
 });
