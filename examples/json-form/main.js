@@ -13,18 +13,19 @@ let abort;
 function schemaOfField({ type, min, max, maxLength, options }) {
   switch (type) {
     case 'number':
-      return { type: 'integer', minimum: Number(min), maximum: Number(max) };
+      return { type: 'integer', ...(min && { minimum: Number(min) }), ...(max && { maximum: Number(max) }) };
     case 'checkbox':
       return { type: 'boolean' };
     case 'select-one':
       return { enum: Array.from(options, ({ value }) => value) };
     default:
-      return { type: 'string', maxLength };
+      return { type: 'string', maxLength: maxLength < 0 ? 200 : maxLength };
   }
 }
 
 export function schemaOf(form) {
-  const properties = Object.fromEntries(Array.from(form.elements, (field) => [field.name, schemaOfField(field)]));
+  const fields = Array.from(form.elements).filter(({ name }) => name !== '');
+  const properties = Object.fromEntries(fields.map((field) => [field.name, schemaOfField(field)]));
   return { type: 'object', properties, required: Object.keys(properties), additionalProperties: false };
 }
 

@@ -57,9 +57,12 @@ element('stop').addEventListener('click', () => abort.abort());
 
 try {
   const controlled = new Promise((resolve) => navigator.serviceWorker.addEventListener('controllerchange', resolve, { once: true }));
-  await navigator.serviceWorker.register(`service_worker.js${location.search}`, { type: 'module' });
-  // It takes over this page too, the first time; a page that was reloaded without its service worker is not taken over.
-  if (!navigator.serviceWorker.controller) await controlled;
+  const { active } = await navigator.serviceWorker.register(`service_worker.js${location.search}`, { type: 'module' });
+  // It takes over this page the first time by itself, and after a reload that left it out (with Shift) when it is asked.
+  if (!navigator.serviceWorker.controller) {
+    active?.postMessage('take over');
+    await controlled;
+  }
   element('send').disabled = false;
   say('');
 } catch (error) {

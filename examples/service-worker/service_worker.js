@@ -30,7 +30,7 @@ async function answer(event) {
 }
 
 addEventListener('install', (event) => event.waitUntil(skipWaiting()));
-addEventListener('activate', (event) => event.waitUntil(clients.claim()));
+for (const type of ['activate', 'message']) addEventListener(type, (event) => event.waitUntil(clients.claim()));
 addEventListener('fetch', (event) => {
   const { origin, pathname } = new URL(event.request.url);
   if (origin === location.origin && pathname.startsWith('/v1/')) event.respondWith(answer(event));

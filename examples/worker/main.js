@@ -29,7 +29,10 @@ worker.addEventListener('message', ({ data: { loaded, total, index, text, error,
     setBusy(false);
   }
 });
-worker.addEventListener('error', ({ message }) => complain(`The worker has failed: ${message}`));
+worker.addEventListener('error', ({ message }) => {
+  complain(`The worker did not start: ${message}`);
+  setBusy(false);
+});
 
 element('start').addEventListener('click', () => {
   const texts = element('lines')

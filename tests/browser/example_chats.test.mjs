@@ -18,6 +18,8 @@ const MODEL = '/models/demo/rillm-demo-q4_0.gguf';
 const ENCODER = '/encoders/bert/';
 const SUM = 'What is 12 plus 30?';
 const STORY = 'Tell me a story about a fox in a lighthouse.';
+/** What the model makes of it is longer. */
+const SHORT = 200;
 /** Of files that a model may have, and of those that tests name wrongly. */
 const ABSENT = { allowed: [/status of 404/] };
 
@@ -39,11 +41,33 @@ async function fits(page) {
   }
 }
 
-/** An answer that is stopped when it has begun: it is there in part, and the page can be asked again. */
-async function stops(scope, answer, again) {
-  await scope.getByRole('button', { name: 'Stop' }).click();
-  await again.and(scope.locator(':enabled')).waitFor();
+/** Has the page click Stop as soon as an answer, the last of these elements, has begun: over a connection it might be whole by then. */
+const stopWhenBegun = (page, answers, scope = 'body') =>
+  page.evaluate(
+    ([answers, scope]) => {
+      globalThis.begun = new Promise((resolve) => {
+        const observer = new MutationObserver(() => {
+          const text = [...document.querySelectorAll(answers)].at(-1)?.textContent ?? '';
+          const stop = [...document.querySelectorAll(`${scope} button`)].find(
+            ({ textContent, hidden }) => textContent === 'Stop' && !hidden,
+          );
+          if (text === '' || stop === undefined) return;
+          observer.disconnect();
+          stop.click();
+          resolve(text);
+        });
+        observer.observe(document.body, { subtree: true, childList: true, characterData: true });
+      });
+    },
+    [answers, scope],
+  );
+
+/** It ends where it was stopped, and the page can be asked again. */
+async function isStopped(page, answer, again) {
+  const begun = await page.evaluate(() => begun);
+  await again.and(page.locator(':enabled')).waitFor();
   const text = await answer.textContent();
+  assert.ok(text.startsWith(begun) && text.length < SHORT, text);
   await new Promise((resolve) => setTimeout(resolve, 100));
   assert.equal(await answer.textContent(), text, 'it goes on');
 }
@@ -63,9 +87,9 @@ test('html: an answer, one that is stopped, and a model that there is not', LIMI
   await ask(SUM);
   await holds(page.locator('li.assistant'), '42');
   await page.getByRole('button', { name: 'Send' }).and(page.locator(':enabled')).waitFor();
+  await stopWhenBegun(page, 'li.assistant:nth-of-type(4)');
   await ask(STORY);
-  await holds(page.locator('li.assistant').nth(1));
-  await stops(page, page.locator('li.assistant').nth(1), page.getByRole('button', { name: 'Send' }));
+  await isStopped(page, page.locator('li.assistant').nth(1), page.getByRole('button', { name: 'Send' }));
   assert.equal(await page.locator('li.user').nth(1).textContent(), STORY);
   await fits(page);
   assert.equal(await page.getByRole('alert').count(), 0);
@@ -85,9 +109,9 @@ test('worker: each text is summed up, and the work is stopped', LIMIT, async () 
   for (const at of [0, 1, 2]) await holds(page.getByRole('listitem').nth(at));
   await page.getByRole('button', { name: 'Sum up' }).and(page.locator(':enabled')).waitFor();
   await page.getByRole('textbox').fill(`${STORY}\n`.repeat(20));
+  await stopWhenBegun(page, 'li:first-child');
   await page.getByRole('button', { name: 'Sum up' }).click();
-  await holds(page.getByRole('listitem').first());
-  await stops(page, page.locator('#results'), page.getByRole('button', { name: 'Sum up' }));
+  await isStopped(page, page.locator('#results'), page.getByRole('button', { name: 'Sum up' }));
   assert.equal(await page.getByRole('alert').count(), 0);
   assert.equal(await holds(page.getByRole('listitem').last(), ''), '');
   await fits(page);
@@ -103,9 +127,9 @@ test('service worker: it answers fetch, also after a reload; a stopped answer, a
   await ask(SUM);
   await holds(page.getByRole('listitem'), '42');
   await page.reload();
+  await stopWhenBegun(page, 'li');
   await ask(STORY);
-  await holds(page.getByRole('listitem'));
-  await stops(page, page.getByRole('listitem'), page.getByRole('button', { name: 'Send' }));
+  await isStopped(page, page.getByRole('listitem'), page.getByRole('button', { name: 'Send' }));
   assert.equal(await page.getByRole('alert').count(), 0);
   await fits(page);
   await close();
@@ -277,7 +301,7 @@ async function built(folder, name) {
   await build({
     root: folder,
     base: './',
-    logLevel: 'warn',
+    logLevel: 'error',
     resolve: {
       alias: [
         { find: /^rillm$/, replacement: join(packed, 'index.js') },
@@ -295,9 +319,9 @@ async function built(folder, name) {
 test('Vite, built: a story, and one that is stopped', LIMIT, async () => {
   const url = await built(join(root, 'examples/vite'), 'vite');
   const { page, close } = await stage.openPage({ url });
+  await stopWhenBegun(page, '#story');
   await page.getByRole('button', { name: 'Tell' }).click();
-  await holds(page.locator('#story'));
-  await stops(page, page.locator('#story'), page.getByRole('button', { name: 'Tell' }));
+  await isStopped(page, page.locator('#story'), page.getByRole('button', { name: 'Tell' }));
   await page.getByRole('button', { name: 'Tell' }).click();
   await page.getByRole('button', { name: 'Tell' }).and(page.locator(':enabled')).waitFor();
   assert.match(await page.locator('#story').textContent(), /fox/);
@@ -309,9 +333,9 @@ test('Vite, built: a story, and one that is stopped', LIMIT, async () => {
 test('React, built: the chat of rillm/react and that of the AI SDK, on one engine', LIMIT, async () => {
   const url = await built(join(root, 'examples/react'), 'react');
   const { page, close } = await stage.openPage({ url });
-  const chats = ['rillm/react', 'AI SDK'].map((name) => page.getByRole('region', { name }));
   const answers = [];
-  for (const chat of chats) {
+  for (const name of ['rillm/react', 'AI SDK']) {
+    const chat = page.getByRole('region', { name });
     const ask = async (text) => {
       await chat.getByLabel('Your message').fill(text);
       await chat.getByRole('button', { name: 'Send' }).click();
@@ -323,10 +347,9 @@ test('React, built: the chat of rillm/react and that of the AI SDK, on one engin
     await again.click();
     await again.waitFor();
     assert.equal(await holds(chat.locator('li.assistant'), '42'), answers[0]);
+    await stopWhenBegun(page, `[aria-label="${name}"] li.assistant:nth-of-type(4)`, `[aria-label="${name}"]`);
     await ask(STORY);
-    await holds(chat.locator('li.assistant').nth(1));
-    await chat.getByRole('button', { name: 'Stop' }).click();
-    await again.waitFor();
+    await isStopped(page, chat.locator('li.assistant').nth(1), again);
     assert.deepEqual([await chat.getByRole('listitem').count(), await chat.getByRole('alert').count()], [4, 0]);
   }
   assert.equal(answers[0], answers[1]);

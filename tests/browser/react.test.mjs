@@ -50,9 +50,9 @@ before(async () => {
     await import('/made/react.js');
     globalThis.rillm = await import('/rillm/dist/index.js');
     /** A chat with an engine that a test speaks for. */
-    globalThis.scriptedChat = (options = {}) => {
+    globalThis.scriptedChat = (options = {}, render = {}) => {
       const engine = scriptedEngine();
-      const hook = renderHook(({ engine, fields }) => useChat(engine, fields), { props: { engine, fields: options }, ...options.render });
+      const hook = renderHook(({ engine, fields }) => useChat(engine, fields), { props: { engine, fields: options }, ...render });
       return { engine, hook, asked: engine.asked, until: hook.until };
     };
     globalThis.ready = ({ status }) => status === 'ready';
@@ -284,20 +284,20 @@ inPage('a component that goes in mid-answer ends it, and asks no more', async ()
 });
 
 inPage('StrictMode: a child that asks as an effect is answered once', async () => {
-  const hook = scriptedChat({ render: { isStrict: true, childEffect: ({ send }) => void send('Hi') } });
-  await hook.until(({ status }) => status === 'submitted');
+  const { hook, asked, until } = scriptedChat({}, { isStrict: true, childEffect: ({ send }) => void send('Hi') });
+  await until(({ status }) => status === 'submitted');
   await turn();
   // The first was ended when React took the effect back.
   assert.deepEqual(
-    hook.asked.map(({ signal }) => signal.aborted),
+    asked.map(({ signal }) => signal.aborted),
     [true, false],
   );
-  assert.equal(told(hook.asked[1].request), 'u:Hi');
-  hook.asked[1].begin();
-  hook.asked[1].say('ho');
-  hook.asked[1].end();
-  assert.equal(told(await hook.until(ready)), 'u:Hi a:ho');
-  hook.hook.unmount();
+  assert.equal(told(asked[1].request), 'u:Hi');
+  asked[1].begin();
+  asked[1].say('ho');
+  asked[1].end();
+  assert.equal(told(await until(ready)), 'u:Hi a:ho');
+  hook.unmount();
 });
 
 inPage('another engine: the answer under way ends, the messages stay; without one nothing is asked', async () => {
