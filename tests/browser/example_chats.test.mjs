@@ -13,7 +13,7 @@ import { launchWithExtension } from '../../scripts/chromium.mjs';
 import { serve } from '../../scripts/serve.mjs';
 import { golden, openStage, packedPackage, root } from './browser.mjs';
 
-const LIMIT = { timeout: 90_000 };
+const LIMIT = { timeout: 120_000 };
 const MODEL = '/models/demo/rillm-demo-q4_0.gguf';
 const ENCODER = '/encoders/bert/';
 const SUM = 'What is 12 plus 30?';
@@ -27,8 +27,14 @@ let stage;
 before(async () => (stage = await openStage()), LIMIT);
 after(() => stage?.close());
 
-const open = (name, query = {}, options = {}) =>
-  stage.openPage({ url: `${stage.origin}/examples/${name}/?${new URLSearchParams(query)}`, ...options });
+/** A page, which is waited for as long as the test may take. */
+async function openPage(url, options = {}) {
+  const opened = await stage.openPage({ url, ...options });
+  opened.page.setDefaultTimeout(LIMIT.timeout);
+  return opened;
+}
+
+const open = (name, query = {}, options = {}) => openPage(`${stage.origin}/examples/${name}/?${new URLSearchParams(query)}`, options);
 
 async function fits(page) {
   for (const width of [390, 1280]) {
@@ -146,6 +152,7 @@ test('shared tabs: one runs the model, and when it is closed in mid-answer the o
   await holds(first.page.locator('#role'), 'This tab runs');
   await first.page.getByRole('button', { name: 'Send' }).and(first.page.locator(':enabled')).waitFor();
   const second = await first.page.context().newPage();
+  second.setDefaultTimeout(LIMIT.timeout);
   await second.goto(first.page.url());
   await holds(second.locator('#role'), 'Another tab runs');
   await second.getByRole('button', { name: 'Send' }).click();
@@ -318,7 +325,7 @@ async function built(folder, name) {
 
 test('Vite, built: a story, and one that is stopped', LIMIT, async () => {
   const url = await built(join(root, 'examples/vite'), 'vite');
-  const { page, close } = await stage.openPage({ url });
+  const { page, close } = await openPage(url);
   await stopWhenBegun(page, '#story');
   await page.getByRole('button', { name: 'Tell' }).click();
   await isStopped(page, page.locator('#story'), page.getByRole('button', { name: 'Tell' }));
@@ -332,7 +339,7 @@ test('Vite, built: a story, and one that is stopped', LIMIT, async () => {
 
 test('React, built: the chat of rillm/react and that of the AI SDK, on one engine', LIMIT, async () => {
   const url = await built(join(root, 'examples/react'), 'react');
-  const { page, close } = await stage.openPage({ url });
+  const { page, close } = await openPage(url);
   const answers = [];
   for (const name of ['rillm/react', 'AI SDK']) {
     const chat = page.getByRole('region', { name });
@@ -360,7 +367,7 @@ test('React, built: the chat of rillm/react and that of the AI SDK, on one engin
 test('Next, its page: the model loads when somebody wants to write', LIMIT, async () => {
   // `npm run test:bundlers` builds it with Next.
   const url = await built(join(root, 'tests/browser/next_page'), 'next');
-  const { page, close } = await stage.openPage({ url });
+  const { page, close } = await openPage(url);
   assert.ok(await page.getByRole('button', { name: 'Send' }).isDisabled());
   await page.getByLabel('Your message').fill(SUM);
   await page.getByRole('button', { name: 'Send' }).click();
@@ -388,6 +395,7 @@ test('the extension: its panel explains what was selected, and another selection
     const select = (text) => worker.evaluate((text) => chrome.storage.session.set({ selection: { text, time: Date.now() } }), text);
     await select('The small boat');
     const page = await context.newPage();
+    page.setDefaultTimeout(LIMIT.timeout);
     const origin = new URL(worker.url()).origin;
     await page.goto(`${origin}/panel.html?${new URLSearchParams({ model: `${models.origin}/tied-q8_0.gguf` })}`);
     await holds(page.locator('#answer'));
