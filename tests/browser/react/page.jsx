@@ -2,6 +2,7 @@
 // Bundled by `react.test.mjs`.
 
 import { StrictMode, useEffect } from 'react';
+import { flushSync } from 'react-dom';
 import { createRoot } from 'react-dom/client';
 import { useChat, useEngine } from 'rillm/react';
 
@@ -25,7 +26,8 @@ function renderHook(useIt, { props, isStrict = false, childEffect } = {}) {
   }
   const render = (given) => {
     const probe = <Probe given={given} />;
-    root.render(isStrict ? <StrictMode>{probe}</StrictMode> : probe);
+    // With its effects, so that what a test does next finds them.
+    flushSync(() => root.render(isStrict ? <StrictMode>{probe}</StrictMode> : probe));
   };
   render(props);
   const hook = {
@@ -34,7 +36,7 @@ function renderHook(useIt, { props, isStrict = false, childEffect } = {}) {
       return seen.at(-1);
     },
     render,
-    unmount: () => root.unmount(),
+    unmount: () => flushSync(() => root.unmount()),
     /** Resolves to what is returned when `wanted` says that it is that. */
     until: async (wanted) => {
       for (let turn = 0; turn < 2000; turn++) {
