@@ -345,7 +345,6 @@ inPage('useEngine, StrictMode: one engine is left; another address, a bad one, n
   assert.deepEqual([error.code, hook.current.engine], ['not_found', undefined]);
   await isDisposed(engine);
   hook.current.reload();
-  await hook.until(({ error }) => error === undefined);
   await hook.until((next) => next.error !== undefined && next.error !== error);
   hook.render(undefined);
   await hook.until((next) => next.error === undefined && next.engine === undefined);
