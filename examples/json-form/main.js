@@ -44,7 +44,8 @@ async function read(text, form, { signal }) {
   });
   say('Reading the text …');
   const schema = schemaOf(form);
-  const content = `Answer in JSON with the keys ${schema.required.join(', ')}: ${text}`;
+  const keys = new Intl.ListFormat('en-GB').format(schema.required);
+  const content = `Answer in JSON with the keys ${keys}: ${text}`;
   const request = {
     messages: [{ role: 'user', content }],
     response_format: { type: 'json_schema', json_schema: { name: 'form', schema } },
