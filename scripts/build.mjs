@@ -6,6 +6,7 @@
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 
+import { guidePages } from './build/guide.mjs';
 import { files, when } from './build/stamps.mjs';
 import { buildWasm, WASM } from './build/wasm.mjs';
 import { isMain, main, npm, output, Problem, root, run, sayTo } from './command.mjs';
@@ -43,14 +44,19 @@ export async function build({ onStage = () => {}, ...outputs } = {}) {
   if (version === undefined) throw new Problem('Cargo.toml has no version');
   const tarball = join(pkg, `rillm-${version}.tgz`);
   const papers = [
-    ...['README.md', 'wasm_address.d.ts'].map((name) => [join(template, name), name]),
+    [join(template, 'wasm_address.d.ts'), 'wasm_address.d.ts'],
     ...['LICENSE-MIT', 'LICENSE-APACHE'].map((name) => [join(root, name), name]),
+    ...guidePages().map((name) => [join(root, name), name]),
   ];
-  const contents = [...files(dist), ...papers.map(([from]) => from), join(template, 'package.json'), join(root, 'Cargo.toml')];
+  const readme = join(template, 'README.md');
+  const contents = [...files(dist), ...papers.map(([from]) => from), readme, join(template, 'package.json'), join(root, 'Cargo.toml')];
   await when('pack', contents, [tarball], async () => {
     for (const name of readdirSync(pkg)) if (name.endsWith('.tgz')) rmSync(join(pkg, name));
+    rmSync(join(pkg, 'docs'), { recursive: true, force: true });
+    for (const folder of ['docs/guide', 'docs/migrate']) mkdirSync(join(pkg, folder), { recursive: true });
     for (const [from, to] of papers) copyFileSync(from, join(pkg, to));
     const { name, ...rest } = JSON.parse(readFileSync(join(template, 'package.json'), 'utf8'));
+    writeFileSync(join(pkg, 'README.md'), packedReadme(readFileSync(readme, 'utf8'), rest.homepage));
     writeFileSync(join(pkg, 'package.json'), `${JSON.stringify({ name, version, ...rest }, null, 2)}\n`);
     await step(...npm('pack', '--silent', '--pack-destination', pkg), { cwd: pkg });
     say(`${relative(root, tarball)} (${Math.ceil(statSync(tarball).size / 1024)} KiB)`);
@@ -68,6 +74,12 @@ export async function buildBench(outputs = {}) {
   const into = join(cache, optimise ? 'bench' : 'bench-unoptimised');
   await buildWasm(WASM.tensor, { more: ['bench'], into, optimise }, step, say);
   return into;
+}
+
+/** The README as the package has it: its links to docs/ lead to the site, or while that has no address to the pages that come with the package. */
+export function packedReadme(text, homepage) {
+  if (homepage === undefined) return text.replaceAll('](../docs/', '](docs/');
+  return text.replace(/\]\(\.\.\/docs\/([\w/-]+)\.md(#[\w-]+)?\)/g, (_, page, anchor = '') => `](${homepage}${page}.html${anchor})`);
 }
 
 function steps({ quietStdout = false, log }) {

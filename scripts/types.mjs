@@ -1,4 +1,4 @@
-// `npm run types`: writes what pkg-template takes from the Rust structs: src/generated/ and the README's table of error codes.
+// `npm run types`: writes what pkg-template takes from the Rust structs: src/generated/ and the codes of docs/guide/errors.md.
 
 import { main, run } from './command.mjs';
 import { setup, toolsEnv } from './setup.mjs';

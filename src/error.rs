@@ -24,7 +24,7 @@ macro_rules! codes {
                 match self { $(Code::$variant => $name,)* }
             }
 
-            /// Its documentation, which goes to JavaScript and to the README.
+            /// Its documentation, which goes to JavaScript and to docs/guide/errors.md.
             #[cfg(test)]
             pub fn meaning(self) -> &'static str {
                 match self { $(Code::$variant => concat!($($doc),*).trim(),)* }

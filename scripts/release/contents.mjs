@@ -4,6 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
+import { guidePages } from '../build/guide.mjs';
 import { root } from '../command.mjs';
 
 /** What the tarball must hold, and nothing else. */
@@ -17,6 +18,7 @@ export function expectedFiles() {
     'LICENSE-MIT',
     'LICENSE-APACHE',
     'wasm_address.d.ts',
+    ...guidePages(),
     ...sources.flatMap((name) => [`dist/${name}.js`, `dist/${name}.d.ts`]),
     'dist/wasm/rillm.js',
     'dist/wasm/rillm_bg.wasm',

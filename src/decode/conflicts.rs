@@ -1,4 +1,4 @@
-//! Which features of a request can't go together. Only this file says so: requests are checked here, and the README's table is made here.
+//! Which features of a request can't go together. Only this file says so: requests are checked here, and the table of docs/guide/conflicts.md is made here.
 
 use crate::error::Result;
 
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::error::Code;
 
-    /// All features, in the order of the README's table.
+    /// All features, in the order of the table.
     const FEATURES: [Feature; 10] = [
         Speculation,
         Grammar,
@@ -84,7 +84,7 @@ mod tests {
     ];
 
     impl Feature {
-        /// The feature's name in the README's table.
+        /// The feature's name in the table.
         fn name(self) -> &'static str {
             match self {
                 Speculation => "`speculation`",
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    /// The README's table in Markdown: a row and a column for each feature.
+    /// The guide's table in Markdown: a row and a column for each feature.
     fn table() -> String {
         let numbered = FEATURES.iter().enumerate();
         let mut lines = vec![
@@ -119,19 +119,19 @@ mod tests {
         format!("{}\n\n{}\n", lines.join("\n"), reasons.collect::<Vec<_>>().join("\n"))
     }
 
-    const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/pkg-template/README.md");
-    const BEGIN: &str = "<!-- made by `UPDATE_README=1 cargo test --lib conflicts` -->\n";
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/conflicts.md");
+    const BEGIN: &str = "<!-- made by `UPDATE_DOCS=1 cargo test --lib conflicts` -->\n";
     const END: &str = "<!-- end -->";
 
     #[test]
-    fn the_table_of_the_readme_is_this_one() {
-        let readme = std::fs::read_to_string(README).unwrap();
-        let (before, rest) = readme.split_once(BEGIN).unwrap();
+    fn the_table_of_the_guide_is_this_one() {
+        let page = std::fs::read_to_string(PAGE).unwrap();
+        let (before, rest) = page.split_once(BEGIN).unwrap();
         let (given, after) = rest.split_once(END).unwrap();
-        if std::env::var_os("UPDATE_README").is_some() {
-            std::fs::write(README, [before, BEGIN, &table(), END, after].concat()).unwrap();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(PAGE, [before, BEGIN, &table(), END, after].concat()).unwrap();
         } else {
-            assert_eq!(given, table(), "run UPDATE_README=1 cargo test --lib conflicts");
+            assert_eq!(given, table(), "run UPDATE_DOCS=1 cargo test --lib conflicts");
         }
     }
 

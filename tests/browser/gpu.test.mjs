@@ -1,11 +1,9 @@
 // rillm/gpu in Chromium: results against plain loops, order, sharing with an application's device, counters and memory.
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { openStage, relativeError, root } from './browser.mjs';
+import { openStage, relativeError } from './browser.mjs';
 
 const LIMIT = { timeout: 60_000 };
 const GPU = { package: '/rillm/dist/gpu/index.js' };
@@ -1235,27 +1233,4 @@ test('it runs in a worker of the application', LIMIT, async () => {
     stage.origin,
   );
   assert.deepEqual(values, [2, 4, 6]);
-});
-
-test("the README's example runs", LIMIT, async () => {
-  const section = readFileSync(join(root, 'pkg-template/README.md'), 'utf8').split('## The GPU runtime by itself')[1];
-  const [, code] = section.match(/```js\n([\s\S]*?)```/);
-  const { printed, random } = await run(
-    ([code]) => {
-      const AsyncFunction = (async () => {}).constructor;
-      const printed = [];
-      const body = code.replace(/^import .*$/m, '');
-      return withDevice({}, async (device) => {
-        await new AsyncFunction('Device', 'console', body)(rillm.Device, { log: (values) => printed.push([...values]) });
-        return { printed, random: [...(await device.rand([1000], { seed: 1 }).readback())] };
-      });
-    },
-    code,
-    '',
-  );
-  assert.deepEqual(printed[0], [0, 6, 0, 10]);
-  assert.deepEqual(
-    printed[1],
-    random.map((x) => x * 2),
-  );
 });

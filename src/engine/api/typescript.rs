@@ -1,10 +1,10 @@
-//! Makes the package's TypeScript types from what crosses to JavaScript, and the README's table of error codes. Both are committed: a
-//! test fails if they are out of date, and `npm run types` writes them. A derive (ts-rs) reads the structs in tests only, so the shipped
-//! wasm has nothing of this.
+//! Makes the package's TypeScript types from what crosses to JavaScript, and the guide's list of error codes. Both are committed: a test
+//! fails if they are out of date, and `npm run types` writes them. A derive (ts-rs) reads the structs in tests only, so the shipped wasm
+//! has nothing of this.
 
 mod print;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
@@ -158,13 +158,31 @@ fn whole(file: &File, files: &[File]) -> String {
     )
 }
 
-/// The README with the table of error codes as it is now.
-fn readme(old: &str) -> String {
-    let head = "| code | meaning |\n| --- | --- |\n";
-    let start = old.find(head).expect("the README has a table of error codes") + head.len();
-    let end = start + old[start..].find("\n\n").expect("something follows the table") + 1;
-    let rows: String = Code::ALL.iter().map(|code| format!("| `{code}` | {} |\n", code.meaning())).collect();
-    format!("{}{rows}{}", &old[..start], &old[end..])
+/// The guide's page of errors with each code and what it means as it is now. What to do about a code is written there by hand, and stays.
+fn errors_page(old: &str) -> String {
+    let mut sections = old.split("\n### `");
+    let head = sections.next().unwrap_or_default().trim_end();
+    let advice: BTreeMap<&str, &str> = sections
+        .filter_map(|section| {
+            let (code, rest) = section.split_once("`\n\n")?;
+            let (_meaning, advice) = rest.split_once("\n\n").unwrap_or((rest, ""));
+            Some((code, advice.trim_end()))
+        })
+        .collect();
+    let sections = Code::ALL.iter().map(|code| {
+        let advice = advice.get(code.as_str()).copied().unwrap_or_default();
+        format!("\n\n### `{code}`\n\n{}\n\n{advice}", code.meaning())
+    });
+    format!("{head}{}\n", sections.collect::<String>().trim_end())
+}
+
+/// The codes about which the page says nothing but what they mean.
+fn without_advice(page: &str) -> Vec<&str> {
+    let sections = page.split("\n### `").skip(1);
+    sections
+        .filter(|section| section.trim().split("\n\n").count() < 3)
+        .filter_map(|section| section.split('`').next())
+        .collect()
 }
 
 #[test]
@@ -174,8 +192,8 @@ fn what_is_generated_is_up_to_date() {
     let files = files();
     let mut wanted: Vec<(PathBuf, String)> =
         files.iter().map(|file| (folder.join(format!("{}.ts", file.name)), whole(file, &files))).collect();
-    let table = package.join("README.md");
-    wanted.push((table.clone(), readme(&fs::read_to_string(&table).unwrap())));
+    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/guide/errors.md");
+    wanted.push((page.clone(), errors_page(&fs::read_to_string(&page).unwrap())));
     if std::env::var_os("RILLM_WRITE_TYPES").is_some() {
         fs::create_dir_all(&folder).unwrap();
         wanted.iter().for_each(|(path, text)| fs::write(path, text).unwrap());
@@ -184,5 +202,7 @@ fn what_is_generated_is_up_to_date() {
         let found = fs::read_to_string(path).unwrap_or_default();
         assert!(found == *text, "{} is out of date: run `npm run types`", path.display());
     }
+    let page = fs::read_to_string(&page).unwrap();
+    assert_eq!(without_advice(&page), Vec::<&str>::new(), "docs/guide/errors.md has to say what to do about these");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), files.len(), "{} holds a file of no struct", folder.display());
 }
