@@ -6,10 +6,15 @@ export { ERROR_CODES };
 
 export type ErrorCode = (typeof ERROR_CODES)[number];
 
+/** Where the site of the documentation is, with a slash at its end: `homepage` of package.json. Empty while it has no address. */
+const DOCS_SITE = '';
+
 /** Everything that fails in this package rejects with this error. */
 export class EngineError extends Error {
   /** A stable name for programs; `message` is for people. */
   readonly code: ErrorCode;
+  /** Where the documentation says what to do about this code: an address, or while its site has none a path on that site. */
+  readonly docs: string;
   /** What `sessions.save` has computed, if it could not be kept by its name. */
   declare readonly session?: Blob;
 
@@ -17,6 +22,7 @@ export class EngineError extends Error {
     super(message, options);
     this.name = 'EngineError';
     this.code = code;
+    this.docs = `${DOCS_SITE}guide/errors.html#${code}`;
     if (session !== undefined) this.session = session;
   }
 }

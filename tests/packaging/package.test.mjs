@@ -12,7 +12,7 @@ import { brotliCompressSync, constants } from 'node:zlib';
 import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core';
 import { publint } from 'publint';
 
-import { unpackPackage } from '../../scripts/build.mjs';
+import { packedReadme, unpackPackage } from '../../scripts/build.mjs';
 import { root } from '../../scripts/command.mjs';
 import { expectedFiles, filesIn } from '../../scripts/release/contents.mjs';
 
@@ -54,6 +54,26 @@ test('package.json: name, version of the crate, entry points that exist, no depe
   for (const target of [manifest.main, manifest.types, ...targets(manifest.exports), ...manifest.sideEffects]) {
     assert.ok(names.includes(target.replace('./', '')), target);
   }
+});
+
+test('errors and the README lead to pages of the guide', async () => {
+  const { homepage = '' } = JSON.parse(read('package.json'));
+  const packed = await unpackPackage(tarball);
+  const { EngineError, ERROR_CODES } = await import(pathToFileURL(join(packed, 'dist/index.js')));
+  const page = String(read('docs/guide/errors.md'));
+  for (const code of ERROR_CODES) {
+    assert.equal(new EngineError(code, 'a message').docs, `${homepage}guide/errors.html#${code}`);
+    assert.ok(page.includes(`\n### \`${code}\`\n`), code);
+  }
+  const links = Array.from(String(read('README.md')).matchAll(/\]\((?!https?:)([^)#]+)/g), ([, link]) => link);
+  assert.ok(homepage !== '' || links.length > 20);
+  assert.deepEqual(
+    links.filter((link) => !names.includes(link)),
+    [],
+  );
+  const text = '[a](../docs/guide/chat.md#stop-it) [b](../docs/tensors.md)';
+  assert.equal(packedReadme(text, undefined), '[a](docs/guide/chat.md#stop-it) [b](docs/tensors.md)');
+  assert.equal(packedReadme(text, 'https://e.org/'), '[a](https://e.org/guide/chat.html#stop-it) [b](https://e.org/tensors.html)');
 });
 
 for (const [name, ceiling] of [
