@@ -10,7 +10,7 @@ import type {
 } from './generated/answers.js';
 import type { ToolCallResult } from './messages.js';
 
-export type { FinishReason, Usage } from './generated/answers.js';
+export type { CompletionTokensDetails, FinishReason, FunctionDelta, PromptTokensDetails, Usage } from './generated/answers.js';
 
 /** How long a request took. An extension of OpenAI's shapes. */
 export interface Timings extends EngineTimings {
@@ -24,17 +24,20 @@ export type CompletionFinishReason = Exclude<FinishReason, 'tool_calls'>;
 /** A token and how probable the model found it. */
 export type TokenLogprob = Omit<EngineTokenLogprob, 'id'>;
 
+/** How probable the tokens of an answer were. */
 export interface ChatLogprobs {
   /** One for each of `token_ids`. */
   content: (TokenLogprob & {
     /** The most probable tokens, the most probable first. The chosen one need not be among them. */
     top_logprobs: TokenLogprob[];
   })[];
+  /** Always null: nothing is refused. */
   refusal: null;
 }
 
 /** One entry for each of `token_ids`. Where a token is part of a character, its text is written as `bytes:\x…`. */
 export interface CompletionLogprobs {
+  /** The texts of the tokens. */
   tokens: string[];
   /** Natural logarithms, at least -9999. */
   token_logprobs: number[];
@@ -44,19 +47,29 @@ export interface CompletionLogprobs {
   text_offset: number[];
 }
 
+/** A whole answer to a chat. */
 export interface ChatCompletion {
+  /** Names it among the others. */
   id: string;
+  /** OpenAI's name of the shape. */
   object: 'chat.completion';
   /** Unix time in seconds. */
   created: number;
+  /** The name of the model: `info.name`, or its architecture. */
   model: string;
+  /** `n` answers, one by default. */
   choices: ChatCompletionChoice[];
+  /** How many tokens were taken in and made. */
   usage: Usage;
+  /** How long it took. An extension. */
   timings: Timings;
 }
 
+/** One of the answers to a chat. */
 export interface ChatCompletionChoice {
+  /** Which of the answers it is, from 0. */
   index: number;
+  /** What the model said. */
   message: {
     role: 'assistant';
     /** Null where there is nothing but calls or reasoning. */
@@ -68,6 +81,7 @@ export interface ChatCompletionChoice {
   };
   /** Null unless they were asked for. */
   logprobs: ChatLogprobs | null;
+  /** How the answer ended. */
   finish_reason: FinishReason;
   /** Which of `stop` or `stop_token_ids` ended the answer, if one did. An extension. */
   stop_reason: string | number | null;
@@ -77,11 +91,17 @@ export interface ChatCompletionChoice {
   token_ids: number[];
 }
 
+/** A piece of a streamed answer to a chat: what has come since the last one. */
 export interface ChatCompletionChunk {
+  /** Names it among the others. */
   id: string;
+  /** OpenAI's name of the shape. */
   object: 'chat.completion.chunk';
+  /** Unix time in seconds. */
   created: number;
+  /** The name of the model: `info.name`, or its architecture. */
   model: string;
+  /** Pieces of one or several of the answers; none in the chunk that `include_usage` adds. */
   choices: ChatCompletionChunkChoice[];
   /** On the last chunk; with `include_usage`, null on all others. */
   usage?: Usage | null;
@@ -89,43 +109,72 @@ export interface ChatCompletionChunk {
   timings?: Timings;
 }
 
+/** A piece of one of the answers to a chat. */
 export interface ChatCompletionChunkChoice {
+  /** Which of the answers it is, from 0. */
   index: number;
+  /** What is added to the message: append the texts, and the `arguments` of calls by their `index`. */
   delta: { role?: 'assistant'; content?: string; reasoning_content?: string; tool_calls?: ToolCallDelta[] };
   /** Of the tokens of this chunk. */
   logprobs: ChatLogprobs | null;
+  /** How the answer ended; null before its last chunk. */
   finish_reason: FinishReason | null;
+  /** Which of `stop` or `stop_token_ids` ended the answer, if one did. An extension. */
   stop_reason?: string | number;
+  /** What looks like calls and is none, with the reasons. An extension. */
   malformed_tool_calls?: MalformedToolCall[];
+  /** The ids of the new tokens. An extension. */
   token_ids: number[];
 }
 
 /** The shape of both an answer and, when streaming, of each chunk. */
 export interface Completion {
+  /** Names it among the others. */
   id: string;
+  /** OpenAI's name of the shape. */
   object: 'text_completion';
+  /** Unix time in seconds. */
   created: number;
+  /** The name of the model: `info.name`, or its architecture. */
   model: string;
+  /** `n` continuations, one by default. */
   choices: CompletionChoice<CompletionFinishReason>[];
+  /** How many tokens were taken in and made. */
   usage: Usage;
+  /** How long it took. An extension. */
   timings: Timings;
 }
 
+/** A piece of a streamed completion. */
 export interface CompletionChunk {
+  /** Names it among the others. */
   id: string;
+  /** OpenAI's name of the shape. */
   object: 'text_completion';
+  /** Unix time in seconds. */
   created: number;
+  /** The name of the model: `info.name`, or its architecture. */
   model: string;
+  /** Pieces of one or several of the continuations. */
   choices: CompletionChoice<CompletionFinishReason | null>[];
+  /** On the last chunk; with `include_usage`, null on all others. */
   usage?: Usage | null;
+  /** On the last chunk. */
   timings?: Timings;
 }
 
+/** One of the continuations of a text, or a piece of it. */
 export interface CompletionChoice<Reason> {
+  /** Which of the answers it is, from 0. */
   index: number;
+  /** The text, without the prompt. */
   text: string;
+  /** Null unless they were asked for. */
   logprobs: CompletionLogprobs | null;
+  /** How the answer ended; null in a chunk before the last. */
   finish_reason: Reason;
+  /** Which of `stop` or `stop_token_ids` ended the answer, if one did. An extension. */
   stop_reason?: string | number;
+  /** The ids of the new tokens. An extension. */
   token_ids: number[];
 }

@@ -55,29 +55,62 @@ import type {
 } from './types.js';
 import { sentWasm } from './wasm_source.js';
 
+/** Answers to conversations. */
 export interface ChatCompletions {
+  /**
+   * Answers a conversation. With `stream: true` it resolves, as soon as the prompt was taken in, to a stream of chunks.
+   *
+   * @throws EngineError `invalid_request` for a field that is unknown, of another type or out of its range; `context_length_exceeded` for a prompt that
+   *   doesn't fit; `chat_template` if the template fails; `out_of_memory`; `aborted` by the signal; `disposed`.
+   */
   create(request: ChatCompletionRequest & { stream: true }, options?: RequestOptions): Promise<CompletionStream<ChatCompletionChunk>>;
   create(request: ChatCompletionRequest & { stream?: false | null | undefined }, options?: RequestOptions): Promise<ChatCompletion>;
   create(request: ChatCompletionRequest, options?: RequestOptions): Promise<ChatCompletion | CompletionStream<ChatCompletionChunk>>;
 }
 
+/** Continuations of texts. */
 export interface Completions {
+  /**
+   * Continues a text, or answers it by an encoder-decoder. With `stream: true` it resolves to a stream of chunks.
+   *
+   * @throws EngineError As {@link ChatCompletions.create}, but `chat_template`.
+   */
   create(request: CompletionRequest & { stream: true }, options?: RequestOptions): Promise<CompletionStream<CompletionChunk>>;
   create(request: CompletionRequest & { stream?: false | null | undefined }, options?: RequestOptions): Promise<Completion>;
   create(request: CompletionRequest, options?: RequestOptions): Promise<Completion | CompletionStream<CompletionChunk>>;
 }
 
+/** Vectors of texts. */
 export interface EmbeddingsEndpoint {
+  /**
+   * Makes a vector of length 1 of each text: arrays of numbers, or with `encoding_format: 'base64'` texts.
+   *
+   * @throws EngineError `invalid_request` if the model makes no embeddings; `context_length_exceeded` for a text that is longer than the model takes,
+   *   unless `truncate` is true; `aborted` by the signal.
+   */
   create(request: EmbeddingsRequest & { encoding_format: 'base64' }, options?: RequestOptions): Promise<EmbeddingsResponse<string>>;
   create(request: EmbeddingsRequest & { encoding_format?: 'float' | undefined }, options?: RequestOptions): Promise<EmbeddingsResponse>;
   create(request: EmbeddingsRequest, options?: RequestOptions): Promise<EmbeddingsResponse<number[] | string>>;
 }
 
+/** Documents ranked by a query. */
 export interface RerankEndpoint {
+  /**
+   * Scores each document and sorts them, the best first.
+   *
+   * @throws EngineError `invalid_request` if the model ranks nothing; `context_length_exceeded` for a pair that is longer than the model takes, unless
+   *   `truncate` is true; `aborted` by the signal.
+   */
   create(request: RerankRequest, options?: RequestOptions): Promise<RerankResponse>;
 }
 
+/** Labels of texts. */
 export interface ClassifyEndpoint {
+  /**
+   * Labels each text or pair.
+   *
+   * @throws EngineError `invalid_request` if the model has no labels; otherwise as {@link RerankEndpoint.create}.
+   */
   create(request: ClassifyRequest, options?: RequestOptions): Promise<ClassifyResponse>;
 }
 

@@ -14,8 +14,11 @@ export interface EngineLease {
   release(thrown?: unknown): void;
 }
 
+/** A served model. */
 export interface ModelState {
+  /** The name that it was given. */
   id: string;
+  /** Whether it is on the GPU. */
   state: 'unloaded' | 'loading' | 'loaded';
   /** Of weights and KV cache on the GPU; 0 while it is not loaded. */
   bytes: number;

@@ -3,8 +3,11 @@
 import { EngineError } from './errors.js';
 import type { LoadedHost, TensorData } from './protocol.js';
 
+/** Numbers of an engine that stay on the GPU until they are asked for, such as logits. */
 export class Tensor {
+  /** The length of each dimension; elements are in row-major order. */
   readonly shape: readonly number[];
+  /** The type of the elements, as WGSL calls it, such as `f32`. */
   readonly dtype: string;
   #host: LoadedHost;
   #handle: number;

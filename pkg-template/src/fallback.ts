@@ -9,6 +9,7 @@ const BACKEND_HEADER = 'x-rillm-backend';
 
 /** A request as the application's functions see it. */
 export interface FallbackRequest {
+  /** Such as `POST`. */
   method: string;
   /** Such as `/v1/chat/completions`. */
   path: string;
@@ -43,6 +44,7 @@ export interface Fallback {
   when?: ((request: FallbackRequest, error: EngineError | undefined) => boolean | Promise<boolean>) | undefined;
 }
 
+/** Where requests go that this device can't do. */
 export interface FallbackOptions {
   /**
    * Where requests go that this device can't do: because there is no WebGPU or no adapter, because the adapter or its memory is too small, or

@@ -1,11 +1,18 @@
 // The package's face: everything public, and nothing else.
 
+/**
+ * The engine: load a model and ask it.
+ *
+ * @module rillm
+ */
+
 export {
   type ChatCompletions,
   type ClassifyEndpoint,
   type Completions,
   type EmbeddingsEndpoint,
   Engine,
+  type ForwardOptions,
   type RerankEndpoint,
 } from './engine.js';
 export {

@@ -11,11 +11,19 @@ import type { WasmSource } from './wasm_source.js';
 
 export type {
   AdapterInfo,
+  AdapterLimits,
+  Autotune,
   AutotuneInfo,
+  AutotuneState,
   DraftInfo,
+  KvFormat,
   MemoryPressure,
   ModelInfo,
+  Phase,
+  PowerPreference,
+  Precision,
   PressureAction,
+  Problem,
   Smoothness,
   SubgroupMatrix,
   Tuned as TunedKernel,
@@ -26,9 +34,10 @@ export type { CacheOptions, ConnectionOptions } from './files/options.js';
 export type { LoadProgress } from './files/progress.js';
 export type { RecoveryEvent } from './recovery/events.js';
 export type { ModelStore } from './files/store.js';
-export type { WasmSource } from './wasm_source.js';
+export type { WasmOptions, WasmSource } from './wasm_source.js';
 export type { KernelUse, MemoryUse } from './generated/stats.js';
 
+/** How a model is loaded, and what is heard of it. */
 export interface LoadOptions extends LoadData, CacheOptions {
   /** Of a folder with several models, the file that is the model. */
   file?: string | undefined;

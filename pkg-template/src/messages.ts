@@ -2,24 +2,35 @@
 
 export type { MalformedToolCall, ToolCallDelta } from './generated/answers.js';
 
+/** A part of a message. */
 export interface TextPart {
+  /** What it is. */
   type: 'text';
+  /** The text. */
   text: string;
 }
 
+/** A message of a conversation. */
 export interface ChatMessage {
+  /** Who says it. */
   role: 'system' | 'developer' | 'user' | 'assistant' | 'tool';
   /** May be left out of an assistant's message that calls tools or has reasoning. */
   content?: string | TextPart[] | null | undefined;
+  /** Of who says it, for templates that write it. */
   name?: string | undefined;
+  /** The calls of an assistant's message. */
   tool_calls?: ToolCall[] | undefined;
+  /** Of a message with the role `tool`: the id of the call that it is the result of. */
   tool_call_id?: string | undefined;
   /** What the assistant thought, for templates that want it of earlier messages. An extension. */
   reasoning_content?: string | null | undefined;
 }
 
+/** A call in an earlier message of the assistant. */
 export interface ToolCall {
+  /** Names the call, for its result. */
   id?: string | undefined;
+  /** What it is. */
   type: 'function';
   /** `arguments` is JSON as text, as OpenAI has it, or an object, as most templates want it. */
   function: { name: string; arguments: string | Record<string, unknown> };
@@ -27,7 +38,9 @@ export interface ToolCall {
 
 /** A function that the model may call: its name (1 to 64 letters, digits, `_`, `-`, `.`), and a JSON schema of its arguments, an object. */
 export interface Tool {
+  /** What it is. */
   type: 'function';
+  /** The function. */
   function: {
     name: string;
     description?: string | undefined;
@@ -42,7 +55,10 @@ export type ToolChoice = 'none' | 'auto' | 'required' | { type: 'function'; func
 
 /** A call in an answer. `arguments` is JSON as text. */
 export interface ToolCallResult {
+  /** Names the call: `tool_call_id` of the message with its result. */
   id: string;
+  /** What it is. */
   type: 'function';
+  /** The name of the function, and its arguments as JSON. */
   function: { name: string; arguments: string };
 }

@@ -23,14 +23,17 @@ import { sentWasm, type WasmSource } from './wasm_source.js';
 
 /** Where models are looked for; as in `LoadOptions`. */
 export interface ModelsOptions {
+  /** Default: `'opfs'`. */
   cache?: 'opfs' | 'memory' | ModelStore | undefined;
 }
 
 /** A file of a kept model. */
 export interface ModelFileInfo {
+  /** Where it came from. */
   url: string;
   /** Bytes of the file, and those of them that are there. */
   size: number;
+  /** Of the file that are there. */
   bytes: number;
   /** The SHA-256 that it was compared with, as 64 hexadecimal digits; undefined if none was known. */
   sha256?: string;
@@ -44,15 +47,19 @@ export interface KeptModel {
   complete: boolean;
   /** Bytes that are there, and bytes of all files that are known of. A file of several models counts for each. */
   bytes: number;
+  /** Bytes of all files that are known of. */
   size: number;
+  /** When it was first downloaded. */
   created: Date;
   /** When it was last loaded. */
   lastUsed: Date;
+  /** Its files. */
   files: ModelFileInfo[];
 }
 
 /** What is kept, and what the browser grants. */
 export interface ModelsUsage {
+  /** How many models there are, whole or begun. */
   models: number;
   /** Of the files of all models, each once, and of the list of them. */
   bytes: number;
@@ -62,30 +69,41 @@ export interface ModelsUsage {
   session_bytes: number;
   /** Bytes that the whole site uses and may use, as `navigator.storage.estimate` says; undefined where it does not. */
   site_bytes: number | undefined;
+  /** Bytes that the whole site may use. */
   quota_bytes: number | undefined;
   /** The browser keeps them even if it needs room (option `persist`). */
   persisted: boolean;
 }
 
+/** How a model is downloaded. */
 export interface DownloadModelOptions extends CacheOptions {
   /** Of a folder with several models, the file that is the model. */
   file?: string | undefined;
+  /** How the hub is asked, for `hf:…`. */
   hub?: HubOptions | undefined;
+  /** Called with the bytes that are there, many times. */
   onProgress?: ((progress: LoadProgress) => void) | undefined;
   /** Aborting it rejects with code `aborted`. What came in stays, and the next download or load goes on with it. */
   signal?: AbortSignal | undefined;
   /** As in `LoadOptions`. */
   worker?: boolean | (() => Worker) | undefined;
+  /** Where the wasm is served. Default: beside the package's JavaScript. */
   wasmUrl?: string | URL | undefined;
+  /** The wasm, handed in. */
   wasmModule?: WasmSource | undefined;
 }
 
+/** How a model is verified. */
 export interface VerifyOptions extends ModelsOptions, ConnectionOptions {
+  /** How the hub is asked, for `hf:…`. */
   hub?: HubOptions | undefined;
+  /** Aborting it rejects with code `aborted`. */
   signal?: AbortSignal | undefined;
+  /** Hears what happens to the files, such as `verified`. */
   onEvent?: ((event: FileEvent) => void) | undefined;
 }
 
+/** How files are imported. */
 export interface ImportOptions extends ModelsOptions {
   /**
    * What the model will be loaded by, for a file that was not exported here: the URL of a GGUF file. Exported models have their names in

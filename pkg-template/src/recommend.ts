@@ -6,6 +6,7 @@ import { abortError, EngineError, toEngineError } from './errors.js';
 import { LOAD } from './load_options.js';
 import type { InspectOptions, Inspection, LoadOptions, ModelSource } from './types.js';
 
+/** What a recommendation takes into account. */
 export interface RecommendOptions extends Omit<InspectOptions, 'file'> {
   /**
    * Bytes that weights and KV cache may take. WebGPU does not tell how much memory a GPU has. Default: half of `navigator.deviceMemory` where
@@ -14,21 +15,27 @@ export interface RecommendOptions extends Omit<InspectOptions, 'file'> {
   memoryBytes?: number | undefined;
   /** Models that are slower come after those that are not. Default: 10. */
   minTokensPerSecond?: number | undefined;
+  /** Which GPU of several is asked. Default: `high-performance`. */
   powerPreference?: 'high-performance' | 'low-power' | undefined;
 }
 
 /** What is known of a model on this device. */
 export interface Recommendation {
+  /** The model, as it was given. */
   source: ModelSource;
+  /** It can be loaded here, as far as is known. */
   fits: boolean;
   /** An estimate of decoding, one request with a short prompt; undefined for what does not fit or decodes nothing. */
   tokens_per_s?: number;
   /** Bytes that a decoded token reads: the weights. Of a mixture of experts all are counted, so that it is faster than estimated. */
   bytes_per_token?: number;
+  /** Of the weights on the GPU. */
   weight_bytes?: number;
+  /** Of the KV cache on the GPU, for the context that was asked for. */
   kv_cache_bytes?: number;
   /** Bytes of the files with tensors. */
   file_bytes?: number;
+  /** How many weights it has. */
   parameters?: number;
   /** Why it stands where it stands, for people. */
   reason: string;

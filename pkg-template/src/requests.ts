@@ -21,7 +21,22 @@ import type {
 } from './generated/requests.js';
 
 export type { ClassifiedText, EmbeddingUsage, RankedDocument } from './generated/answers.js';
-export type { ClassifyInput, ClassifyText, DocumentText, RerankDocument, TextPair, TokenizeOptions } from './generated/requests.js';
+export type {
+  ChatFields,
+  ClassifyInput,
+  ClassifyText,
+  ContextShiftRequest,
+  DocumentText,
+  ForcedBos,
+  Input,
+  Prompt,
+  ReasoningFormat,
+  RerankDocument,
+  Sinks,
+  Stop,
+  TextPair,
+  TokenizeOptions,
+} from './generated/requests.js';
 
 /**
  * Drafts the next tokens from what followed the last ones where they stood before, in the prompt or in the answer, and lets one
@@ -42,12 +57,19 @@ interface ClientFields {
 
 /** What changes nothing for an engine on this device. It is checked for its type and not looked at. */
 interface HostedFields {
+  /** Taken and not looked at. */
   store?: boolean | null | undefined;
+  /** Taken and not looked at. */
   metadata?: object | null | undefined;
+  /** Taken and not looked at. */
   service_tier?: string | null | undefined;
+  /** Taken and not looked at. */
   prompt_cache_key?: string | null | undefined;
+  /** Taken and not looked at. */
   safety_identifier?: string | null | undefined;
+  /** Taken and not looked at. */
   prediction?: object | null | undefined;
+  /** Taken and not looked at. */
   verbosity?: string | null | undefined;
   /** The engine writes text. */
   modalities?: 'text'[] | null | undefined;
@@ -64,11 +86,13 @@ interface GenerationRequest
     SpeculationFields,
     ContextFields,
     ChoicesFields {
+  /** True: the answer comes as a stream of chunks. Default: false. */
   stream?: boolean | null | undefined;
   /** `{include_usage: true}`: `usage` comes as one more chunk without choices, as OpenAI does it. */
   stream_options?: { include_usage?: boolean } | null | undefined;
 }
 
+/** A chat to answer. */
 export interface ChatCompletionRequest
   extends GenerationRequest,
     ChatFields,
@@ -84,61 +108,84 @@ export interface ChatCompletionRequest
   reasoning_effort?: ReasoningEffort | null | undefined;
 }
 
+/** How much a model may think before it answers. */
 export type ReasoningEffort = 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh' | 'max';
 
+/** A text to continue, or to answer by an encoder-decoder. */
 export interface CompletionRequest extends GenerationRequest, CompletionFields, CompletionLogprobsFields {}
 
+/** Texts to make vectors of. */
 export interface EmbeddingsRequest extends ClientFields, EmbeddingRequest {
   /** `base64`: the numbers as float32 in little-endian order. Default: `float`, an array. */
   encoding_format?: 'float' | 'base64' | undefined;
 }
 
+/** Vectors of texts. */
 export interface EmbeddingsResponse<Vector = number[]> {
+  /** OpenAI's name of the shape. */
   object: 'list';
   /** In the order of the inputs. */
   data: Embedding<Vector>[];
+  /** The name of the model: `info.name`, or its architecture. */
   model: string;
+  /** How many tokens were taken in and made. */
   usage: EmbeddingUsage;
 }
 
+/** The vector of a text. */
 export interface Embedding<Vector = number[]> {
+  /** OpenAI's name of the shape. */
   object: 'embedding';
+  /** Which of the inputs it is of, from 0. */
   index: number;
   /** `info.embedding_length` numbers, or `dimensions` of them, whose squares add up to 1. */
   embedding: Vector;
 }
 
+/** Documents to rank by a query. */
 export interface RerankRequest extends ClientFields, RerankFields {
   /** Whether results have the documents' texts. Default: true. */
   return_documents?: boolean | null | undefined;
 }
 
+/** Documents in the order of their relevance. */
 export interface RerankResponse {
+  /** OpenAI's name of the shape. */
   object: 'list';
   /** The best first. */
   results: RerankResult[];
+  /** The name of the model: `info.name`, or its architecture. */
   model: string;
+  /** How many tokens were taken in and made. */
   usage: EmbeddingUsage;
 }
 
+/** A document and its score. */
 export interface RerankResult extends RankedDocument {
   /** Not with `return_documents: false`. */
   document?: { text: string };
 }
 
+/** Texts to label. */
 export interface ClassifyRequest extends ClientFields, ClassifyFields {}
 
+/** The labels of texts. */
 export interface ClassifyResponse {
+  /** Names it among the others. */
   id: string;
+  /** OpenAI's name of the shape. */
   object: 'list';
   /** Unix time in seconds. */
   created: number;
+  /** The name of the model: `info.name`, or its architecture. */
   model: string;
   /** In the order of the inputs. */
   data: ClassifiedText[];
+  /** How many tokens were taken in and made. */
   usage: EmbeddingUsage;
 }
 
+/** What a call takes besides its request. */
 export interface RequestOptions {
   /**
    * Aborting it stops the generation. A promise rejects with code `aborted`; a stream that has begun ends early, and its
@@ -156,7 +203,7 @@ export interface RequestOptions {
  *
  * Every token then waits for all logits to come back from the GPU, for the function, and for them to go there again, so this is
  * slow (some milliseconds a token, more with large vocabularies). What it throws rejects the request with code `logits_processor`
- * and is the error's `cause`; NaN or Infinity rejects with `numerical_error`. Not together with `speculation` or structured output.
+ * and is the error's `cause`; NaN or Infinity rejects with `numerical_error`. Not together with `speculation`.
  */
 export type LogitsProcessor = (
   logits: Float32Array,

@@ -14,6 +14,7 @@ import type { LoadOptions, ModelSource } from './types.js';
 /** What is served: where a model is loaded from when it is first asked for, or an engine. */
 export type ServedSource = Engine | ModelSource | { source: ModelSource; options?: LoadOptions | undefined };
 
+/** How several models are served. */
 export interface ServeOptions extends FallbackOptions {
   /**
    * Bytes of weights and KV caches on the GPU, of all engines together. If they are more, engines that no request uses are disposed of, the

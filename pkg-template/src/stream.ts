@@ -23,6 +23,7 @@ export class CompletionStream<Part> implements AsyncIterableIterator<Part, undef
     this.#ready = shapes.opening();
   }
 
+  /** The next chunk, when there is one. Rejects once if the generation failed. */
   async next(): Promise<IteratorResult<Part, undefined>> {
     while (this.#ready.length === 0) {
       if (this.#error !== undefined) throw this.#error;
@@ -52,6 +53,7 @@ export class CompletionStream<Part> implements AsyncIterableIterator<Part, undef
     this.#generation.cancel();
   }
 
+  /** The stream itself: it can be read once. */
   [Symbol.asyncIterator](): this {
     return this;
   }

@@ -1,3 +1,3 @@
 // What form an answer can be given: OpenAI's `response_format` and vLLM's `structured_outputs`, as types.
 
-export type { ResponseFormat, StructuredOutputs } from './generated/requests.js';
+export type { NamedSchema, ResponseFormat, StructuredOutputs } from './generated/requests.js';

@@ -8,5 +8,5 @@ export type * from './requests.js';
 export type * from './responses/types.js';
 export type * from './sampling.js';
 export type * from './sessions/types.js';
-export type { ResponseFormat, StructuredOutputs } from './structured.js';
+export type { NamedSchema, ResponseFormat, StructuredOutputs } from './structured.js';
 export type { CacheStats, Flushes, GpuStats, KernelTime } from './stats.js';

@@ -21,6 +21,7 @@ export interface ConnectionOptions {
   retries?: number | undefined;
 }
 
+/** Where files are kept, and how they are fetched. */
 export interface CacheOptions extends ConnectionOptions {
   /**
    * Where files of servers stay. `opfs`: in the origin private file system, for later visits, also without a network. `memory`: as long as

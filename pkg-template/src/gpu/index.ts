@@ -1,5 +1,11 @@
 // The face of rillm/gpu: everything public, and nothing else.
 
+/**
+ * Tensors, kernels in WGSL and batches on a GPU device.
+ *
+ * @module rillm/gpu
+ */
+
 export { EngineError, ERROR_CODES, type ErrorCode } from '../errors.js';
 export { isAvailable, listAdapters } from './adapters.js';
 export { CommandBatch, type BatchDispatchOptions } from './batch.js';

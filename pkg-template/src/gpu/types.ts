@@ -34,6 +34,7 @@ export interface CacheSizes {
   staging?: number | undefined;
 }
 
+/** On which device, and with what. */
 export interface DeviceOptions {
   /**
    * An application's own GPUDevice to work on. It is shared: rillm never destroys it, and buffers of both sides may be used
@@ -87,6 +88,7 @@ export type BindingKind = 'read' | 'read_write' | 'uniform';
 /** Numbers in x, y and z; what is left out is 1. */
 export type Extent = readonly [x: number, y?: number, z?: number];
 
+/** A kernel of your own. */
 export interface KernelOptions {
   /** Names the kernel in error messages. Default: `"kernel"`. */
   label?: string | undefined;
@@ -117,14 +119,17 @@ export interface MemoryStats {
   allocated_bytes: number;
   /** Buffers that are in use or wait for reuse: `active_buffers` and `pooled_buffers`. */
   live_buffers: number;
+  /** Bytes of them. */
   live_bytes: number;
   /** The highest that `live_bytes` has been since the last reset. */
   peak_bytes: number;
   /** In use: by tensors, by what is in flight, by caches. */
   active_buffers: number;
+  /** Bytes of them. */
   active_bytes: number;
   /** Waiting for reuse; `trim()` frees them. */
   pooled_buffers: number;
+  /** Bytes of them. */
   pooled_bytes: number;
   /** The pool of storage buffers since the device began, by the sizes of buffers: below 4 KiB, below 1 MiB, and larger. */
   pool: { small: PoolClassStats; medium: PoolClassStats; large: PoolClassStats };

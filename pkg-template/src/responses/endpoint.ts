@@ -12,6 +12,7 @@ import { dataOf, readRequest } from './request.js';
 import type { ResponseStore } from './store.js';
 import type { ModelResponse, ResponseItem, ResponseItemList, ResponseRequest, ResponseStreamEvent } from './types.js';
 
+/** Which page of items. */
 export interface InputItemsQuery {
   /** Default: `desc`, the newest first. */
   order?: 'asc' | 'desc' | undefined;
@@ -29,15 +30,20 @@ export interface KeptResponses {
   retrieve(id: string): Promise<ModelResponse>;
   /** Keeps it no longer. Conversations that go on from a later response keep its items. */
   delete(id: string): Promise<void>;
+  /** What responses were given. */
   readonly inputItems: {
     /** What the model was given for a response that is kept, earlier responses of its conversation included. */
     list(id: string, query?: InputItemsQuery): Promise<ResponseItemList>;
   };
 }
 
+/** OpenAI's Responses API. */
 export interface Responses extends KeptResponses {
+  /** Answers a conversation. With `stream: true` it resolves to a stream of events. */
   create(request: ResponseRequest & { stream: true }, options?: RequestOptions): Promise<CompletionStream<ResponseStreamEvent>>;
+  /** Answers a conversation. With `stream: true` it resolves to a stream of events. */
   create(request: ResponseRequest & { stream?: false | null | undefined }, options?: RequestOptions): Promise<ModelResponse>;
+  /** Answers a conversation. With `stream: true` it resolves to a stream of events. */
   create(request: ResponseRequest, options?: RequestOptions): Promise<ModelResponse | CompletionStream<ResponseStreamEvent>>;
 }
 

@@ -11,6 +11,7 @@ import { checkName, SessionFiles } from './files.js';
 import { readHeader } from './header.js';
 import type { Conversation, RestoreSessionOptions, SavedSession, SaveSessionOptions, Session } from './types.js';
 
+/** Conversations that are saved with what the model made of them. */
 export interface Sessions {
   /**
    * Saves a conversation with keys, values and states of the model. What the engine does not hold of it is computed before. Resolves to a

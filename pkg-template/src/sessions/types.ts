@@ -23,6 +23,7 @@ export interface ResponseConversation extends Pick<ChatFields, 'chat_template' |
 /** Messages, or messages with tools and what else shapes the prompt, or a response. */
 export type Conversation = ChatMessage[] | ConversationFields | ResponseConversation;
 
+/** How a conversation is saved. */
 export interface SaveSessionOptions {
   /**
    * Keep it in the browser too, in the origin private file system, for `restore(name)`. Any text of 1 to 120 bytes in UTF-8. What was kept by
@@ -33,6 +34,7 @@ export interface SaveSessionOptions {
   signal?: AbortSignal | undefined;
 }
 
+/** How a conversation is restored. */
 export interface RestoreSessionOptions {
   /** Aborting it rejects with code `aborted`. */
   signal?: AbortSignal | undefined;
