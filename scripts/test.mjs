@@ -82,6 +82,11 @@ const STEPS = {
       await run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', join(root, project), '--noEmit']);
     }
   },
+  // The site of the documentation: its blocks of code compile, its links and anchors lead somewhere.
+  docs: async () => {
+    const { buildDocs } = await import('./docs.mjs');
+    await buildDocs();
+  },
   // Right after the package, whose last wasm is made of the same crate.
   web: () => webTests(),
   packaging: (file) => nodeTests('packaging', file),
@@ -96,7 +101,7 @@ const STEPS = {
  */
 const LANES = [
   ['fmt', 'lint', 'dependencies', 'clippy', 'clippy-wasm', 'types', 'native'],
-  ['package', 'typecheck', 'web', 'packaging', 'firefox', 'browser'],
+  ['package', 'typecheck', 'web', 'docs', 'packaging', 'firefox', 'browser'],
 ];
 
 function chosenSteps() {

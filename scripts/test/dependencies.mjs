@@ -1,5 +1,5 @@
 // The law of dependencies, as far as it can be kept without a network: the crates that are linked into the wasm, by `deny.toml`, and the npm packages
-// that build and test it, by their lock file. Weaknesses that were found since are `npm run audit`'s.
+// that build and test it, by their lock files. Weaknesses that were found since are `npm run audit`'s.
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -21,6 +21,7 @@ const NPM_LICENSES = [
   'MPL-2.0',
   'CC0-1.0',
   'CC-BY-3.0',
+  'Python-2.0',
 ];
 /** Which may run a script when they are installed: esbuild puts its program in its place. */
 const INSTALL_SCRIPTS = ['esbuild'];
@@ -102,8 +103,8 @@ export async function checkDependencies() {
   const args = ['metadata', '--locked', '--format-version', '1', '--filter-platform', 'wasm32-unknown-unknown'];
   const { code, text } = await captured('cargo', args);
   if (code !== 0) throw new Problem(`cargo ${args.join(' ')}: exit status ${code}`);
-  const lock = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8'));
+  const locks = ['package-lock.json', 'docs/package-lock.json'].map((name) => JSON.parse(readFileSync(join(root, name), 'utf8')));
   const allowed = law(readFileSync(join(root, 'deny.toml'), 'utf8'));
-  const faults = [...crateFaults(JSON.parse(text), allowed), ...npmFaults(lock)];
+  const faults = [...crateFaults(JSON.parse(text), allowed), ...locks.flatMap(npmFaults)];
   if (faults.length > 0) throw new Problem(faults.join('\n'));
 }
