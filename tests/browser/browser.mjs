@@ -80,7 +80,7 @@ function misbehave(folder) {
         return end(
           200,
           'text/html',
-          '<!doctype html><title>test</title><link rel="icon" href="data:,"><script type="importmap">{"imports":{"rillm":"/rillm/dist/index.js","rillm/tensor":"/rillm/dist/tensor/index.js"}}</script>',
+          '<!doctype html><title>test</title><link rel="icon" href="data:,"><script type="importmap">{"imports":{"rillm":"/rillm/dist/index.js","rillm/gpu":"/rillm/dist/gpu/index.js","rillm/tensor":"/rillm/dist/tensor/index.js"}}</script>',
         );
       case 'trusted-types':
         response.setHeader('content-security-policy', "require-trusted-types-for 'script'; trusted-types rillm");

@@ -1,0 +1,112 @@
+// The blocks of README and guide that say so are run as they stand, one after the other in a page with one engine. Models of the hub are small
+// ones of this repository: the hub's addresses are answered here. What a block prints must be something.
+
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { build, transform } from 'esbuild';
+
+import { allBlocks } from '../../scripts/docs/blocks.mjs';
+import { openStage, root } from './browser.mjs';
+
+const LIMIT = { timeout: 240_000 };
+const DEMO = 'models/demo/rillm-demo-q4_0.gguf';
+/** What repositories of the hub hold here. */
+const REPOSITORIES = {
+  'sentence-transformers/all-MiniLM-L6-v2': folder('tests/golden/encoders/bert'),
+  'cross-encoder/ms-marco-MiniLM-L6-v2': folder('tests/golden/classifiers/bert_reranker'),
+  'distilbert/distilbert-base-uncased-finetuned-sst-2-english': folder('tests/golden/classifiers/distilbert_labels'),
+};
+const COMMIT = '0123456789abcdef0123456789abcdef01234567';
+/** Blocks that need something else than an engine say so after `run`. */
+const NEEDS = ['', 'openai', 'gpu', 'encoder', 'reranker', 'classifier', 'embed-tensor'];
+
+function folder(path) {
+  const names = readdirSync(join(root, path), { recursive: true }).map((name) => name.replaceAll('\\', '/'));
+  const files = names.filter((name) => !/golden|\.gguf$/.test(name) && statSync(join(root, path, name)).isFile());
+  return Object.fromEntries(files.map((name) => [name, join(root, path, name)]));
+}
+
+/** Answers as the hub does: a repository's list of files, and parts of files. Any repository of GGUF files is the demo model. */
+async function hub(route) {
+  const [, owner, name, kind, , ...path] = new URL(route.request().url()).pathname.replace('/api/models', '').split('/');
+  const files = REPOSITORIES[`${owner}/${name}`] ?? { 'model-q4_k_m.gguf': join(root, DEMO) };
+  const headers = {
+    'access-control-allow-origin': '*',
+    'access-control-expose-headers': '*',
+    'cross-origin-resource-policy': 'cross-origin',
+  };
+  if (kind === 'revision') {
+    const siblings = Object.entries(files).map(([rfilename, file]) => ({ rfilename, size: statSync(file).size }));
+    return route.fulfill({ status: 200, headers, json: { sha: COMMIT, siblings } });
+  }
+  const file = files[path.map(decodeURIComponent).join('/')];
+  if (file === undefined) return route.fulfill({ status: 404, headers, body: '' });
+  const body = readFileSync(file);
+  const [, first, last] = /^bytes=(\d+)-(\d*)$/.exec(route.request().headers().range ?? 'bytes=0-') ?? [];
+  const end = last === '' ? body.length - 1 : Math.min(Number(last), body.length - 1);
+  const range = { 'content-range': `bytes ${first}-${end}/${body.length}`, etag: '"1"', 'content-type': 'application/octet-stream' };
+  return route.fulfill({ status: 206, headers: { ...headers, ...range }, body: body.subarray(Number(first), end + 1) });
+}
+
+let stage;
+before(async () => (stage = await openStage()));
+after(() => stage.close());
+
+test('blocks of README and guide run', LIMIT, async (t) => {
+  const blocks = allBlocks().filter(({ run }) => run !== undefined);
+  assert.ok(blocks.length > 20);
+  for (const { page, line, run } of blocks) assert.ok(NEEDS.includes(run), `${page}:${line} needs "${run}"`);
+  const bundle = await build({
+    stdin: { contents: "export * from 'openai'; export { default } from 'openai';", resolveDir: root },
+    bundle: true,
+    format: 'esm',
+    write: false,
+  });
+  const opened = await stage.openPage({ allowed: [/404/] });
+  const { page } = opened;
+  await page.context().route('https://huggingface.co/**', hub);
+  await opened.prepare('/rillm/dist/index.js');
+  await page.evaluate(
+    async ([demo, openai]) => {
+      globalThis.engine = await rillm.Engine.load(demo, { maxSequences: 2, contextLength: 512 });
+      globalThis.answer = document.createElement('p');
+      globalThis.openaiAddress = URL.createObjectURL(new Blob([openai], { type: 'text/javascript' }));
+    },
+    [`/${DEMO}`, bundle.outputFiles[0].text],
+  );
+  for (const { page: name, line, code, extension } of blocks) {
+    await t.test(`${name}:${line}`, async () => {
+      const script = (await transform(code, { loader: extension, format: 'esm' })).code;
+      const { printed, error } = await page.evaluate(runBlock, script);
+      assert.equal(error, undefined);
+      // A field that there is not.
+      for (const text of printed) assert.doesNotMatch(text, /\b(undefined|NaN)\b|^$/);
+    });
+  }
+  await page.evaluate(() => engine.dispose());
+  await opened.close();
+});
+
+/** Runs in the page. */
+async function runBlock(script) {
+  const printed = [];
+  const { log } = console;
+  const shown = (value) =>
+    typeof value === 'object' ? JSON.stringify(value, (_, part) => (part === undefined ? 'undefined' : part)) : String(value);
+  console.log = (...values) => printed.push(values.map(shown).join(' '));
+  const text = script.replace(/(["'])openai\1/, `'${openaiAddress}'`);
+  const address = URL.createObjectURL(new Blob([text], { type: 'text/javascript' }));
+  answer.textContent = '';
+  try {
+    await import(address);
+    return { printed };
+  } catch (error) {
+    return { printed, error: String(error?.stack ?? error) };
+  } finally {
+    console.log = log;
+    URL.revokeObjectURL(address);
+  }
+}
