@@ -10,6 +10,8 @@ declare const documents: string[];
 declare const template: string;
 declare const url: string;
 declare const id: string;
+declare const send: import('rillm/react').Chat['send'];
+declare const functions: Record<string, (args: unknown) => Promise<unknown>>;
 
 // Of service workers, which the library of pages does not have.
 interface FetchEvent extends Event {
