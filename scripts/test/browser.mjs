@@ -30,7 +30,9 @@ const ON_SWIFTSHADER = [
 ].map((name) => `browser/${name}.test.mjs`);
 
 /** Files in which the demo model says much: it pays to optimise its kernels. The others compile more than they run. */
-const OPTIMISED = ['clients', 'demo_model', 'page', 'responses', 'structured', 'tool_calls'].map((name) => `browser/${name}.test.mjs`);
+const OPTIMISED = ['clients', 'demo_model', 'guide', 'page', 'responses', 'structured', 'tool_calls'].map(
+  (name) => `browser/${name}.test.mjs`,
+);
 const SOONER = { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' };
 
 /** Functions of a wasm are compiled when they are called first: a page calls a part of them. */

@@ -45,10 +45,12 @@ async function hub(route) {
   const file = files[path.map(decodeURIComponent).join('/')];
   if (file === undefined) return route.fulfill({ status: 404, headers, body: '' });
   const body = readFileSync(file);
-  const [, first, last] = /^bytes=(\d+)-(\d*)$/.exec(route.request().headers().range ?? 'bytes=0-') ?? [];
+  const about = { ...headers, etag: '"1"', 'content-type': 'application/octet-stream' };
+  const [, first, last] = /^bytes=(\d+)-(\d*)$/.exec(route.request().headers().range ?? '') ?? [];
+  if (first === undefined) return route.fulfill({ status: 200, headers: about, body });
   const end = last === '' ? body.length - 1 : Math.min(Number(last), body.length - 1);
-  const range = { 'content-range': `bytes ${first}-${end}/${body.length}`, etag: '"1"', 'content-type': 'application/octet-stream' };
-  return route.fulfill({ status: 206, headers: { ...headers, ...range }, body: body.subarray(Number(first), end + 1) });
+  const range = { 'content-range': `bytes ${first}-${end}/${body.length}` };
+  return route.fulfill({ status: 206, headers: { ...about, ...range }, body: body.subarray(Number(first), end + 1) });
 }
 
 let stage;
