@@ -1,12 +1,13 @@
 // A static file server on loopback: byte ranges, cross-origin isolation, right types. Knows nothing of what it serves.
 
 import { createServer } from 'node:http';
-import { stat } from 'node:fs/promises';
+import { mkdir, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 
 import send from 'send';
 
 import { Problem } from './command.mjs';
+import { libraryMounts, shellFiles } from './page.mjs';
 
 /**
  * Serves folders and single files.
@@ -74,8 +75,8 @@ async function listen(server, port, nextFree) {
 }
 
 /**
- * What the demo page needs: www/, the packed package at /rillm/ and the models at /models/, SmolLM2 too if scripts/real_model.py has installed it. And
- * the examples, with packages where a project has them.
+ * What the demo page needs: www/ with the libraries that it uses, the packed package at /rillm/ and the models at /models/, SmolLM2 too if
+ * scripts/real_model.py has installed it. And the examples, with the package where a project has it.
  */
 export async function demoMounts(root, packed) {
   const isFolder = (path) =>
@@ -87,8 +88,13 @@ export async function demoMounts(root, packed) {
   const there = await Promise.all(
     Object.entries(folders).map(async ([prefix, path]) => ((await isFolder(path)) ? { [prefix]: path } : {})),
   );
+  const shell = join(root, '.cache/page/shell.json');
+  await mkdir(dirname(shell), { recursive: true });
+  await writeFile(shell, JSON.stringify(await shellFiles(packed)));
   return {
     '/': join(root, 'www'),
+    '/shell.json': shell,
+    ...libraryMounts(root),
     '/rillm/': packed,
     '/examples/': join(root, 'examples'),
     '/node_modules/rillm/': packed,

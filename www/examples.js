@@ -1,4 +1,4 @@
-// The example prompts: those that come with the demo model, one button each. Knows nothing of how they are answered.
+// The example prompts: those that come with the demo model. Knows nothing of how they are shown or answered.
 
 /** Used where models/demo/prompts.json is not served. */
 const FALLBACK = [
@@ -7,7 +7,8 @@ const FALLBACK = [
   { title: 'Words', prompt: 'Write "river" backwards.' },
 ];
 
-async function prompts() {
+/** [{title, skill, prompt, system, tools, temperature}] */
+export async function readExamples() {
   try {
     const response = await fetch('models/demo/prompts.json');
     if (!response.ok) return FALLBACK;
@@ -16,21 +17,4 @@ async function prompts() {
   } catch {
     return FALLBACK;
   }
-}
-
-/** Fills the list; a click calls ask(prompt, {system, tools, temperature}). */
-export async function showExamples(list, ask) {
-  list.replaceChildren(
-    ...(await prompts()).map(({ skill, title, prompt, system, tools, temperature }) => {
-      const button = document.createElement('button');
-      button.type = 'button';
-      const heading = document.createElement('strong');
-      heading.textContent = title ?? skill;
-      button.append(heading, prompt);
-      button.addEventListener('click', () => void ask(prompt, { system, tools, temperature }));
-      const item = document.createElement('li');
-      item.append(button);
-      return item;
-    }),
-  );
 }

@@ -1,92 +1,254 @@
-// The demo page: connects the form fields with the model, the chat and the figures. What each of them does is their own file's.
+// The page: draws the state into its parts once a frame, and does what needs the document: focus, keys, files that are dropped, the clipboard.
 
-import { Chat } from './chat.js';
-import { showExamples } from './examples.js';
-import { showAnswerFigures, showModelFigures } from './figures.js';
-import { hideNotice, noticeOfError, noticeOfMissingWebGpu } from './notices.js';
-import { ModelPicker } from './model.js';
+import { html, render } from 'lit-html';
+
+import { openApp, sessionStorageSet } from './app.js';
+import { readExamples } from './examples.js';
+import { composerTemplate } from './view/composer.js';
+import { figuresTemplate } from './view/figures.js';
+import { ICONS } from './view/icons.js';
+import { logTemplate } from './view/log.js';
+import { modelDialogTemplate, modelTemplate } from './view/models.js';
+import { noticeTemplate } from './view/notice.js';
+import { formatTemplate, settingsTemplate, systemTemplate, toolsTemplate } from './view/settings.js';
+import { sidebarTemplate } from './view/sidebar.js';
+import { filesOfDrop } from './view/drop.js';
 
 const byId = (id) => document.getElementById(id);
+const NARROW = matchMedia('(max-width: 56rem)');
+const MEDIUM = matchMedia('(max-width: 76rem)');
+/** A reader this near to the end is carried along. */
+const NEAR_END = 60;
+/** Sentences that the part for screen readers keeps. */
+const MOST_SPOKEN = 20;
+/** Drawing takes at most this part of the time, so that a very long answer leaves room for clicks. */
+const DRAWING_SHARE = 0.3;
 
-// The welcome leaves the document while a conversation is shown, so its parts are looked up once.
-const examples = byId('examples');
-const welcomeText = byId('welcome-text');
+let app;
+let isDue = false;
+let notBefore = 0;
+let isFollowing = true;
+let focusNext;
 
-const chat = new Chat({
-  log: byId('log'),
-  welcome: byId('welcome'),
-  settings: () => ({
-    system: byId('system').value.trim(),
-    temperature: byId('temperature').valueAsNumber,
-    max_tokens: byId('max-tokens').valueAsNumber,
-  }),
-  onSpeed: (tokensPerSecond) => {
-    byId('speed').textContent = tokensPerSecond.toFixed(1);
-  },
-  onAnswer: showAnswerFigures,
-  onError: noticeOfError,
-  onState: update,
-});
-
-const picker = new ModelPicker({
-  onLoaded: (engine) => {
-    chat.use(engine);
-    showModelFigures(engine.info);
-    if (matchMedia('(max-width: 52rem)').matches) byId('model-panel').open = false;
-    // On a touch screen focus would open the keyboard over the page.
-    if (matchMedia('(hover: hover)').matches) byId('prompt').focus({ preventScroll: true });
-  },
-  onUnload: () => chat.use(undefined),
-  onError: noticeOfError,
-  onState: update,
-});
-
-function update() {
-  const ready = chat.ready && !picker.loading;
-  byId('prompt').disabled = !ready;
-  byId('send').disabled = !ready || chat.busy;
-  byId('send').hidden = chat.busy;
-  byId('stop').hidden = !chat.busy;
-  byId('new-chat').disabled = !ready || chat.empty;
-  for (const button of examples.querySelectorAll('button')) button.disabled = !ready || chat.busy;
-  welcomeText.textContent = ready ? 'Or begin with one of these.' : picker.loading ? 'The model is loading.' : 'Load a model to begin.';
+function changed() {
+  if (isDue || app === undefined) return;
+  isDue = true;
+  const wait = notBefore - performance.now();
+  if (wait > 0) setTimeout(() => requestAnimationFrame(draw), wait);
+  else requestAnimationFrame(draw);
 }
 
-function ask(text, options) {
-  hideNotice();
-  return chat.ask(text, options);
+function draw() {
+  isDue = false;
+  const begin = performance.now();
+  const log = byId('log');
+  render(logTemplate(app), log);
+  if (isFollowing) log.scrollTop = log.scrollHeight;
+  render(composerTemplate(app), byId('composer'));
+  render(sidebarTemplate(app), byId('side'));
+  render(panelTemplate(), byId('panel'));
+  const notice = byId('notice');
+  notice.hidden = app.notice === undefined;
+  render(noticeTemplate(app), notice);
+  if (byId('models').open) render(modelDialogTemplate(app), byId('models'));
+  byId('model-line').textContent = modelLine();
+  document.title = app.chat.shown.messages.size > 0 ? `${app.chat.shown.meta.title} – rillm` : 'rillm – language models in this page';
+  sessionStorageSet('shown', app.chat.shown.meta.id);
+  if (focusNext !== undefined) moveFocus(focusNext);
+  focusNext = undefined;
+  const took = performance.now() - begin;
+  notBefore = performance.now() + took / DRAWING_SHARE - took;
 }
 
-byId('composer').addEventListener('submit', (event) => {
-  event.preventDefault();
-  const text = byId('prompt').value.trim();
-  if (text === '' || !chat.ready || chat.busy) return;
-  byId('prompt').value = '';
-  void ask(text);
+function panelTemplate() {
+  const section = (id, title, content, isOpen) => html`<details class="panel" id=${id} ?open=${isOpen}>
+    <summary>${title}</summary>
+    <div class="panel-body">${content}</div>
+  </details>`;
+  const isEmpty = app.chat.shown.messages.size === 0;
+  return html`<button type="button" class="quiet medium-only close-side" popovertarget="panel" popovertargetaction="hide" aria-label="Close">${ICONS.close}</button>
+    ${section('model-panel', 'Model', modelTemplate(app), true)} ${section('figures-panel', 'Figures', figuresTemplate(app), true)}
+    ${section('system-panel', 'System prompt', systemTemplate(app), false)} ${section('settings-panel', 'Sampling', settingsTemplate(app), false)}
+    ${section('tools-panel', 'Tools', toolsTemplate(app), false)} ${section('format-panel', 'Form of the answer', formatTemplate(app), false)}
+    ${section(
+      'export-panel',
+      'This conversation',
+      html`<div class="row">
+        <button type="button" id="export-markdown" ?disabled=${isEmpty} @click=${() => app.actions.exportShown('markdown')}>As Markdown</button>
+        <button type="button" id="export-json" ?disabled=${isEmpty} @click=${() => app.actions.exportShown('json')}>As JSON</button>
+      </div>`,
+      false,
+    )}`;
+}
+
+function modelLine() {
+  const { current, loading } = app.loader;
+  if (loading !== undefined) {
+    const { progress, phase, name } = loading;
+    const part = progress?.total > 0 ? ` ${Math.floor((progress.loaded / progress.total) * 100)} %` : '';
+    return `${phase === 'paused' ? 'Paused:' : 'Loading'} ${name}${part}`;
+  }
+  return current === undefined ? 'No model' : current.name;
+}
+
+/** Puts the focus where a person goes on; what they clicked may be gone by now. */
+function moveFocus(name) {
+  const [kind, id] = name.split(/ (.*)/);
+  const find = {
+    prompt: () => byId('prompt'),
+    editor: () => document.querySelector('.editor textarea'),
+    rename: () => document.querySelector('.rename input'),
+    confirm: () => document.querySelector('[data-confirm]'),
+    versions: () => document.activeElement !== document.body ? undefined : byId('prompt'),
+    delete: () => byId('search'),
+  }[id === undefined ? kind : kind === 'rename' || kind === 'delete' ? 'delete' : kind];
+  const target = find === undefined ? byId(name) : find();
+  if (target === null || target === undefined) return;
+  // On a touch screen the focus would open the keyboard over the page.
+  if (target.id === 'prompt' && !matchMedia('(hover: hover)').matches && document.activeElement !== document.body) return;
+  target.focus({ preventScroll: target.id === 'prompt' });
+  if (kind === 'editor' || kind === 'rename') target.select();
+}
+
+function say(text) {
+  if (text === '') return;
+  const line = document.createElement('p');
+  line.textContent = text;
+  byId('spoken').append(line);
+  while (byId('spoken').childElementCount > MOST_SPOKEN) byId('spoken').firstElementChild.remove();
+}
+
+async function copy(text, button) {
+  const words = button.querySelector('span') ?? button;
+  const before = words.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    words.textContent = 'Copied';
+  } catch {
+    words.textContent = 'Not allowed';
+  }
+  setTimeout(() => (words.textContent = before), 1500);
+}
+
+function save(name, text, type) {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+/** On narrow screens the sides are popovers over the conversation: they close by themselves and by Escape. */
+function fitSides() {
+  byId('side').popover = NARROW.matches ? 'auto' : null;
+  byId('panel').popover = MEDIUM.matches ? 'auto' : null;
+}
+
+function closeSide() {
+  if (byId('side').matches(':popover-open')) byId('side').hidePopover();
+}
+
+const promptKey = (event) => {
+  // While an input method composes a character, the keys belong to it.
+  if (event.isComposing) return;
+  const isEmpty = event.currentTarget.value === '';
+  if (event.key === 'Enter' && !event.shiftKey) {
+    event.preventDefault();
+    if (app.chat.run === undefined) void app.actions.submit();
+  } else if (event.key === 'ArrowUp' && isEmpty && app.actions.editLast()) event.preventDefault();
+};
+
+function listen() {
+  byId('open-side').replaceChildren();
+  render(ICONS.menu, byId('open-side'));
+  render(ICONS.panel, byId('open-panel'));
+  fitSides();
+  for (const query of [NARROW, MEDIUM]) query.addEventListener('change', fitSides);
+  byId('composer').addEventListener('submit', (event) => {
+    event.preventDefault();
+    void app.actions.submit();
+  });
+  byId('log').addEventListener('scroll', ({ currentTarget: log }) => {
+    isFollowing = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_END;
+  });
+  // Who scrolls up to read is not pulled down again, also by the frame that comes before the event.
+  byId('log').addEventListener('wheel', ({ deltaY }) => deltaY < 0 && (isFollowing = false), { passive: true });
+  byId('log').addEventListener('click', ({ target }) => {
+    const button = target.closest('[data-copy]');
+    if (button !== null) void copy(button.closest('figure').querySelector('pre').textContent, button);
+  });
+  addEventListener('keydown', (event) => {
+    if (event.key !== 'Escape' || event.defaultPrevented || event.isComposing) return;
+    if (document.querySelector(':popover-open, dialog[open]') !== null) return;
+    if (app.editing !== undefined) app.actions.cancelEdit();
+    else if (app.confirming !== undefined) app.actions.confirmDelete(undefined);
+    else if (app.chat.run !== undefined) app.actions.stop();
+  });
+  byId('models').addEventListener('close', () => byId('choose-model')?.checkVisibility() && byId('choose-model').focus());
+  // A click beside the dialog closes it.
+  byId('models').addEventListener('click', ({ target, currentTarget }) => target === currentTarget && currentTarget.close());
+  acceptDrops();
+}
+
+function acceptDrops() {
+  const holdsFile = (event) => event.dataTransfer?.types.includes('Files');
+  let depth = 0;
+  addEventListener('dragenter', (event) => {
+    if (!holdsFile(event)) return;
+    depth += 1;
+    document.body.classList.add('dragging');
+  });
+  addEventListener('dragleave', (event) => {
+    if (holdsFile(event) && --depth <= 0) document.body.classList.remove('dragging');
+  });
+  addEventListener('dragover', (event) => holdsFile(event) && event.preventDefault());
+  addEventListener('drop', async (event) => {
+    if (!holdsFile(event)) return;
+    event.preventDefault();
+    depth = 0;
+    document.body.classList.remove('dragging');
+    const files = await filesOfDrop(event.dataTransfer);
+    if (files.length > 0) app.actions.takeFiles(files);
+  });
+}
+
+/** Keeps the page for visits without a network. */
+function workOffline() {
+  if (navigator.serviceWorker === undefined || !isSecureContext) return;
+  navigator.serviceWorker.register('offline.js').catch(() => {
+    // A private window, or a browser that was told not to: the page works as long as there is a network.
+  });
+}
+
+app = await openApp({
+  changed,
+  focus: (name) => {
+    focusNext = name;
+    changed();
+  },
+  follow: () => (isFollowing = true),
+  say,
+  copy,
+  save,
+  closeSide,
+  openModels() {
+    if (!byId('models').open) byId('models').showModal();
+    focusNext = 'model-query';
+    changed();
+  },
+  closeModels: () => byId('models').close(),
+  loaded() {
+    if (document.activeElement === document.body) focusNext = 'prompt';
+    changed();
+  },
 });
-
-byId('prompt').addEventListener('keydown', (event) => {
-  // While an input method composes a character, Enter belongs to it.
-  if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
-  event.preventDefault();
-  byId('composer').requestSubmit();
+app.actions.promptKey = promptKey;
+listen();
+draw();
+performance.mark('rillm-drawn');
+void readExamples().then((examples) => {
+  app.examples = examples;
+  changed();
 });
-
-byId('stop').addEventListener('click', () => {
-  chat.stop();
-  byId('prompt').focus();
-});
-
-byId('new-chat').addEventListener('click', () => {
-  hideNotice();
-  chat.clear();
-  byId('prompt').focus();
-});
-
-// Phones have little room: the figures are one tap away there.
-if (matchMedia('(max-width: 52rem)').matches) byId('figures-panel').open = false;
-
-update();
-void showExamples(examples, ask).then(update);
-if (navigator.gpu === undefined) noticeOfMissingWebGpu();
-else void picker.loadDemo();
+await app.start();
+workOffline();

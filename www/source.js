@@ -1,5 +1,7 @@
-// Where a model comes from: the fields that choose a demo model, an address or a file of this device, and files dropped on the
+// Where the benchmark's model comes from: the fields that choose a demo model, an address or files of this device, and files dropped on the
 // page. Knows nothing of what is done with it.
+
+import { filesOfDrop } from './view/drop.js';
 
 const byId = (id) => document.getElementById(id);
 
@@ -7,16 +9,14 @@ export class SourceChoice {
   #onFile;
   #file;
 
-  /** `onFile(file)` is called when a file was chosen or dropped. */
+  /** `onFile(files)` is called when files were chosen or dropped. */
   constructor(onFile) {
     this.#onFile = onFile;
     byId('model').addEventListener('change', () => this.#showFields());
     byId('file').addEventListener('change', () => {
-      const [file] = byId('file').files;
-      if (file !== undefined) this.#take(file);
+      if (byId('file').files.length > 0) this.#take([...byId('file').files]);
     });
     this.#acceptDrops();
-    void this.#offerServed();
     // The browser may restore the last choice after a reload.
     this.#showFields();
   }
@@ -43,26 +43,18 @@ export class SourceChoice {
     this.#showFields();
   }
 
-  /** Shows the models that may be on this server and are. */
-  async #offerServed() {
-    for (const option of document.querySelectorAll('#model [data-if-served]')) {
-      const { ok } = await fetch(option.value, { method: 'HEAD' }).catch(() => ({ ok: false }));
-      option.hidden = option.disabled = !ok;
-    }
-  }
-
   #showFields() {
     const choice = byId('model').value;
     byId('url-field').hidden = choice !== 'url';
     byId('file-field').hidden = choice !== 'file';
   }
 
-  #take(file) {
-    this.#file = file;
+  #take(files) {
+    this.#file = files.length === 1 ? files[0] : files;
     byId('model').value = 'file';
     this.#showFields();
-    byId('file-name').textContent = file.name;
-    this.#onFile(file);
+    byId('file-name').textContent = files.length === 1 ? files[0].name : `${files.length} files`;
+    this.#onFile(this.#file);
   }
 
   #acceptDrops() {
@@ -77,13 +69,13 @@ export class SourceChoice {
       if (holdsFile(event) && --depth <= 0) document.body.classList.remove('dragging');
     });
     addEventListener('dragover', (event) => holdsFile(event) && event.preventDefault());
-    addEventListener('drop', (event) => {
+    addEventListener('drop', async (event) => {
       if (!holdsFile(event)) return;
       event.preventDefault();
       depth = 0;
       document.body.classList.remove('dragging');
-      const [file] = event.dataTransfer.files;
-      if (file !== undefined) this.#take(file);
+      const files = await filesOfDrop(event.dataTransfer);
+      if (files.length > 0) this.#take(files);
     });
   }
 }

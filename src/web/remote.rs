@@ -137,7 +137,7 @@ impl RemoteFile {
                 let refused = Refused { status: 404, code: None, with_token: self.token.is_some() };
                 refusal(&hub.endpoint, &hub.reference, hub.path.as_deref(), refused)
             }
-            None => err!(Http, "{}: the server answered 404 or 410; check the address", self.url),
+            None => err!(Http, "{}: the server has no such file; check the address", self.url),
         }
     }
 

@@ -6,6 +6,7 @@ import { Engine } from 'rillm';
 
 import { hideNotice, noticeOfError, noticeOfMissingWebGpu } from '../notices.js';
 import { SourceChoice } from '../source.js';
+import { imageOf, summaryOf } from './image.js';
 import { tablesOf, textOf } from './report.js';
 import { runSuite } from './suite.js';
 import { headlineOf, plotsOf, tableElementsOf } from './view.js';
@@ -13,6 +14,7 @@ import { headlineOf, plotsOf, tableElementsOf } from './view.js';
 const byId = (id) => document.getElementById(id);
 const parameters = new URLSearchParams(location.search);
 const choice = new SourceChoice(() => {});
+const IMAGE_NAME = 'rillm-benchmark.png';
 let abort;
 let report;
 
@@ -37,13 +39,14 @@ async function run(source, { post = async () => {} } = {}) {
     report = await runSuite(Engine, source, {
       settings: settings(),
       signal,
-      onProgress: ({ done, total, text }) => {
+      onProgress: ({ done, total, text, report: soFar }) => {
         byId('progress').value = done / total;
         byId('status').textContent = `${text}…`;
+        showReport(soFar);
       },
       onResult: (result) => void post('log', result),
     });
-    showReport();
+    showReport(report);
     byId('status').textContent = 'Done.';
     await post('done', report);
   } catch (error) {
@@ -63,15 +66,16 @@ function show({ running }) {
   byId('copies').hidden = running || report === undefined;
 }
 
-function showReport() {
-  byId('empty').hidden = true;
+/** What is known by now. Figures that were there stay where they are. */
+function showReport(known) {
   for (const [id, parts] of [
-    ['headline', headlineOf(report)],
-    ['plots', plotsOf(report)],
-    ['tables', tableElementsOf(report)],
+    ['headline', headlineOf(known)],
+    ['plots', plotsOf(known)],
+    ['tables', tableElementsOf(known)],
   ]) {
     byId(id).replaceChildren(...parts);
-    byId(id).hidden = false;
+    byId(id).hidden = parts.length === 0;
+    if (parts.length > 0) byId('empty').hidden = true;
   }
 }
 
@@ -96,6 +100,19 @@ byId('bench-form').addEventListener('submit', (event) => {
 });
 byId('cancel').addEventListener('click', () => abort?.abort());
 byId('copy-text').addEventListener('click', ({ currentTarget }) => void copy(`${textOf(tablesOf(report))}\n`, currentTarget));
+byId('save-image').addEventListener('click', async () => {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(await imageOf(report));
+  link.download = IMAGE_NAME;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+});
+byId('share').addEventListener('click', async () => {
+  const files = [new File([await imageOf(report)], IMAGE_NAME, { type: 'image/png' })];
+  // Whoever closes the sheet of the system has shared nothing, which is no error.
+  await navigator.share({ title: 'rillm benchmark', text: summaryOf(report), files }).catch((error) => error.name !== 'AbortError' && noticeOfError(error));
+});
+byId('share').hidden = !navigator.canShare?.({ files: [new File([], IMAGE_NAME, { type: 'image/png' })] });
 byId('copy-json').addEventListener('click', ({ currentTarget }) => void copy(JSON.stringify(report, null, 2), currentTarget));
 
 for (const name of ['new-tokens', 'repetitions']) if (parameters.has(name)) byId(name).value = parameters.get(name);

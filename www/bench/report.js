@@ -1,9 +1,27 @@
 // A benchmark's figures as tables of words, for a terminal, a page and the clipboard. Knows the shape of suite.js's report.
 
-/** → [{title, columns, rows, note}]; the first column of a row names it, the others are figures. */
+/** The tables, each with the parts of a report that it is made of. */
+const TABLES = [
+  [machine, ['model', 'adapter', 'bandwidth', 'settings']],
+  [decode, ['decode']],
+  [prefill, ['prefill', 'load']],
+  [stream, ['first_token', 'gaps']],
+  [sampling, ['sampling']],
+  [memory, ['memory']],
+  [counters, ['per_warm_token', 'dispatches', 'model']],
+  [decodeKernels, ['kernels']],
+  [prefillKernels, ['kernels']],
+];
+
+/** Whether a report, which may still be growing, has these parts. */
+export function has(report, ...names) {
+  return names.every((name) => report[name] !== undefined && !(Array.isArray(report[name]) && report[name].length === 0));
+}
+
+/** → [{title, columns, rows, note}] of what is known; the first column of a row names it, the others are figures. */
 export function tablesOf(report) {
-  return [machine, decode, prefill, stream, sampling, memory, counters, decodeKernels, prefillKernels]
-    .map((table) => table(report))
+  return TABLES.filter(([, needs]) => has(report, ...needs))
+    .map(([table]) => table(report))
     .filter((table) => table !== undefined);
 }
 

@@ -13,8 +13,8 @@ const MOST_LOADS = 3;
 
 /**
  * Runs everything. `source` is what Engine.load takes. Settings: promptTokens (one length instead of the usual), newTokens,
- * repetitions (of which one more is run first and dropped), contextLength, precision, autotune. `onProgress({done, total, text})` is called
- * before each part, `onResult({text, result})` with what it gave. Aborting `signal` ends the run.
+ * repetitions (of which one more is run first and dropped), contextLength, precision, autotune. `onProgress({done, total, text, report})` is called
+ * before each part, with the report as far as it is known, `onResult({text, result})` with what it gave. Aborting `signal` ends the run.
  */
 export async function runSuite(Engine, source, { settings = {}, onProgress = () => {}, onResult = () => {}, signal } = {}) {
   const { promptTokens, newTokens = 128, contextLength, precision, autotune } = settings;
@@ -26,7 +26,7 @@ export async function runSuite(Engine, source, { settings = {}, onProgress = () 
   let total = 10;
   const part = async (text, work) => {
     signal?.throwIfAborted();
-    onProgress({ done: done++, total, text });
+    onProgress({ done: done++, total, text, report });
     const result = await work();
     onResult({ text, result });
     return result;
@@ -105,7 +105,7 @@ export async function runSuite(Engine, source, { settings = {}, onProgress = () 
     report.per_warm_token = await part('Counting what a token costs', () => countWarmToken(engine, short));
     report.kernels = (await part('Timing the kernels', () => measureKernels(engine, short))) ?? null;
     report.dispatches = dispatchesByLayer(report.per_warm_token.dispatches, model.layers, report.kernels?.decode.kernels);
-    onProgress({ done: total, total, text: 'Done' });
+    onProgress({ done: total, total, text: 'Done', report });
     return report;
   } finally {
     signal?.removeEventListener('abort', abort);
@@ -146,5 +146,5 @@ function memoryOf({ weight_bytes, kv_cache_bytes }, afterLoading, afterAll) {
 }
 
 function isNear(source) {
-  return source instanceof Blob || new URL(source, document.baseURI).origin === location.origin;
+  return (typeof source !== 'string' && !(source instanceof URL)) || new URL(source, document.baseURI).origin === location.origin;
 }

@@ -1,23 +1,29 @@
 // A benchmark's report on the page: headline figures, plots, tables. Knows nothing of how they were measured.
 
 import { barChart } from './plots.js';
-import { bytes, number, reachedBandwidth, tablesOf } from './report.js';
+import { bytes, has, number, reachedBandwidth, tablesOf } from './report.js';
 
 /** Kernels in a plot; the table has them all. */
 const MOST_BARS = 10;
 /** A table with a longer text takes the whole width. */
 const WIDE_TEXT = 60;
 
-export function headlineOf({ decode, prefill, load, first_token, bandwidth, memory }) {
-  const longest = prefill.at(-1);
-  return [
-    [number(decode[0].tokens_per_s), 'tokens/s', `decoding after ${decode[0].prompt_tokens} tokens`],
-    [`${decode[0].percent_of_bandwidth.toFixed(1)}`, '%', `of the memory's ${bytes(bandwidth.bytes_per_s)}/s while decoding`],
-    [number(longest.tokens_per_s), 'tokens/s', `reading ${longest.prompt_tokens} tokens`],
-    [number(first_token.ms), 'ms', `to the first token after ${first_token.prompt_tokens}`],
-    [number(load.ms / 1000), 's', 'to load'],
-    [...bytes(memory.live_bytes).split(' '), 'on the GPU'],
-  ].map(([value, unit, words]) => {
+/** [value, unit, words] of each main figure that is known. */
+export function headlinesOf(report) {
+  const { decode, prefill, load, first_token, bandwidth, memory } = report;
+  const all = [
+    [['decode'], () => [number(decode[0].tokens_per_s), 'tokens/s', `decoding after ${decode[0].prompt_tokens} tokens`]],
+    [['decode', 'bandwidth'], () => [decode[0].percent_of_bandwidth.toFixed(1), '%', `of the memory's ${bytes(bandwidth.bytes_per_s)}/s while decoding`]],
+    [['prefill'], () => [number(prefill.at(-1).tokens_per_s), 'tokens/s', `reading ${prefill.at(-1).prompt_tokens} tokens`]],
+    [['first_token'], () => [number(first_token.ms), 'ms', `to the first token after ${first_token.prompt_tokens}`]],
+    [['load'], () => [number(load.ms / 1000), 's', 'to load']],
+    [['memory'], () => [...bytes(memory.live_bytes).split(' '), 'on the GPU']],
+  ];
+  return all.filter(([needs]) => has(report, ...needs)).map(([, figure]) => figure());
+}
+
+export function headlineOf(report) {
+  return headlinesOf(report).map(([value, unit, words]) => {
     const item = document.createElement('li');
     const strong = document.createElement('strong');
     const small = document.createElement('span');
@@ -30,22 +36,31 @@ export function headlineOf({ decode, prefill, load, first_token, bandwidth, memo
   });
 }
 
-export function plotsOf({ decode, prefill, sampling, kernels, bandwidth }) {
-  const plots = [
-    barChart({
-      title: 'Decode, tokens per second',
-      remark: 'and the part of the memory’s speed that this takes',
-      rows: decode.map((row) => ({
-        name: `after ${row.prompt_tokens} tokens`,
-        value: row.tokens_per_s,
-        text: `${number(row.tokens_per_s)} · ${row.percent_of_bandwidth.toFixed(1)}%`,
-      })),
-    }),
-    barChart({
-      title: 'Prefill, tokens per second',
-      rows: prefill.map((row) => ({ name: `${row.prompt_tokens} tokens`, value: row.tokens_per_s, text: number(row.tokens_per_s) })),
-    }),
-  ];
+/** Plots of what is known. */
+export function plotsOf(report) {
+  const { decode, prefill, sampling = [], kernels = null, bandwidth } = report;
+  const plots = [];
+  if (has(report, 'decode')) {
+    plots.push(
+      barChart({
+        title: 'Decode, tokens per second',
+        remark: 'and the part of the memory’s speed that this takes',
+        rows: decode.map((row) => ({
+          name: `after ${row.prompt_tokens} tokens`,
+          value: row.tokens_per_s,
+          text: `${number(row.tokens_per_s)} · ${row.percent_of_bandwidth.toFixed(1)}%`,
+        })),
+      }),
+    );
+  }
+  if (has(report, 'prefill')) {
+    plots.push(
+      barChart({
+        title: 'Prefill, tokens per second',
+        rows: prefill.map((row) => ({ name: `${row.prompt_tokens} tokens`, value: row.tokens_per_s, text: number(row.tokens_per_s) })),
+      }),
+    );
+  }
   const sampled = sampling.filter((row) => row.refused === undefined);
   if (sampled.length > 0) {
     const greedy = { name: 'greedy', value: sampled[0].greedy_tokens_per_s, text: number(sampled[0].greedy_tokens_per_s) };

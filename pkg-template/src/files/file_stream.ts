@@ -98,7 +98,7 @@ export class FileStream {
   async #open(): Promise<Body> {
     const { url } = this.#http;
     const answer = await this.#http.get({ offset: this.#at, length: this.#end - this.#at }, this.#ended.signal);
-    if (answer.kind === 'missing') throw new EngineError('http', `${url}: the server answered 404 or 410, and had the file before`);
+    if (answer.kind === 'missing') throw new EngineError('http', `${url}: the server answered ${answer.status}, and had the file before`);
     const { kind, body } = answer;
     try {
       compare(url, this.#state, body);

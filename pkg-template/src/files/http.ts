@@ -28,7 +28,7 @@ export interface Range {
   size: number | undefined;
 }
 
-export type Answer = { kind: 'part' | 'whole'; body: Body } | { kind: 'missing' };
+export type Answer = { kind: 'part' | 'whole'; body: Body } | { kind: 'missing'; status: number };
 
 export interface HttpOptions {
   policy: RetryPolicy;
@@ -129,7 +129,7 @@ export class HttpFile {
       case 404:
       case 410:
         pending.end();
-        return { kind: 'missing' };
+        return { kind: 'missing', status: response.status };
       default:
         throw new RefusedError(this.url, response);
     }

@@ -1,0 +1,397 @@
+// The state of the page and what a person can do with it: connects conversations, the model and the figures. How it looks is view/'s.
+
+import { responseFormat, readSchema, EXAMPLE_SCHEMA } from './chat/format.js';
+import { Chat } from './chat/chat.js';
+import { Sentences } from './chat/sentences.js';
+import { DEFAULTS, FIELDS, readSettings } from './chat/settings.js';
+import { definitionsOf, isBuiltIn } from './chat/tools.js';
+import { openStore } from './conversations/store.js';
+import { fromJson, ImportProblem, toJson, toMarkdown } from './conversations/transfer.js';
+import { titleOf } from './conversations/tree.js';
+import { ModelLoader } from './loading/loader.js';
+import { servedHere, Shelf } from './loading/shelf.js';
+import { Preferences } from './preferences.js';
+import { adviceOf } from './view/advice.js';
+import { Figures } from './view/figures.js';
+import { adviceFor, browserOf } from './webgpu_advice.js';
+
+/** GPU memory is looked at this often while an answer is written. */
+const MEMORY_MS = 1000;
+/** An import that is larger is a mistake. */
+const MOST_IMPORT_BYTES = 200e6;
+
+/** `page`: what needs the document: changed(), focus(name), save(name, text, type), say(text). */
+export async function openApp(page) {
+  const preferences = new Preferences();
+  const app = {
+    notice: undefined,
+    examples: [],
+    editing: undefined,
+    renaming: undefined,
+    confirming: undefined,
+    search: { text: '', found: undefined },
+    draft: preferences.get('draft', ''),
+    texts: { ...DEFAULTS, ...preferences.get('settings', {}) },
+    tools: preferences.get('tools', []).filter(isBuiltIn),
+    format: formatOf(preferences.get('format', { kind: 'text', schema: EXAMPLE_SCHEMA })),
+    prompts: preferences.get('prompts', []),
+    loadOptions: preferences.get('loadOptions', {}),
+    figures: new Figures(),
+    isKept: true,
+  };
+  const changed = () => page.changed();
+  const sentences = new Sentences();
+
+  const showError = (error, action) => {
+    const { code, message } = error;
+    if (code === 'webgpu_unavailable' || code === 'adapter_unavailable') showMissingGpu(code === 'adapter_unavailable', message);
+    else if (code === undefined) app.notice = { title: 'That did not work.', words: message };
+    else app.notice = { title: 'That did not work.', words: adviceOf(code), detail: `${message} (${code})`, action };
+    changed();
+  };
+  const showMissingGpu = (hasGpu, detail) => {
+    const where = browserOf(navigator);
+    app.notice = {
+      title: hasGpu ? `${nameOfBrowser(where)} offers no GPU to this page.` : isSecureContext ? `${nameOfBrowser(where)} gives this page no WebGPU.` : 'WebGPU is not available.',
+      words: adviceFor(where, { isSecure: isSecureContext, hasGpu }),
+      detail,
+    };
+    changed();
+  };
+  const storeProblem = (error) => {
+    const isFull = error.name === 'QuotaExceededError' || error.inner?.name === 'QuotaExceededError';
+    app.isKept = false;
+    app.notice = {
+      title: isFull ? 'The browser has no room for this conversation.' : 'This conversation is not kept.',
+      words: isFull ? 'Delete models or conversations that you no longer need. Until then what is said here is gone with the page: export it.' : 'What is said here is gone with the page, so export what you want to keep.',
+      detail: error.message,
+    };
+    changed();
+  };
+
+  const store = await openStore({ onChange: (what) => void app.chat?.heard(what), onProblem: storeProblem });
+  app.isKept = store.isKept;
+
+  app.loader = new ModelLoader({
+    onChange: changed,
+    onLoaded: (host) => {
+      app.notice = undefined;
+      app.figures.clear();
+      if (typeof host.source === 'string') preferences.set('model', { source: host.source, name: host.name });
+      void host.engine.stats().then((stats) => app.figures.memory(stats), () => {});
+      page.loaded();
+    },
+    onError: (error, { source, name, options, hasOld }) => {
+      // Two models at once may be more than the GPU holds.
+      const canMakeRoom = error.code === 'out_of_memory' && hasOld;
+      const again = { label: canMakeRoom ? 'Unload the running model and try again' : 'Try again', run: () => void app.loader.load(source, { name, options, replaces: canMakeRoom }) };
+      showError(error, again);
+    },
+  });
+  app.shelf = new Shelf(changed);
+
+  let watching;
+  app.chat = new Chat(store, {
+    engine: () => app.loader.current,
+    settings: () => {
+      const { fields, faults } = readSettings(app.texts);
+      const { format, fault } = responseFormat(app.format);
+      return { fields, faults: fault === undefined ? faults : [...faults, fault], tools: definitionsOf(app.tools), format };
+    },
+    onChange: changed,
+    onPart: (conversation, message, { content, tokens }) => {
+      if (tokens > 0) app.figures.tokens(tokens, app.chat.run?.message === message && app.chat.run.tokens === tokens);
+      if (conversation === app.chat.shown) page.say(sentences.push(content));
+      watching ??= setTimeout(async () => {
+        await app.loader.current?.engine.stats().then((stats) => app.figures.memory(stats), () => {});
+        watching = undefined;
+        changed();
+      }, MEMORY_MS);
+      changed();
+    },
+    onAnswer: (figures) => {
+      app.figures.answer(figures);
+      page.say(sentences.end());
+    },
+    onProblem: (error) => {
+      if (error.code === 'webgpu_unavailable' || error.code === 'adapter_unavailable') showError(error);
+    },
+    onStoreProblem: storeProblem,
+  });
+
+  const loadOptions = () => {
+    const { contextLength = '', kvCache = '' } = app.loadOptions;
+    const length = Number(contextLength);
+    return { ...(contextLength !== '' && Number.isInteger(length) && length > 0 ? { contextLength: length } : {}), ...(kvCache === '' ? {} : { kvCache }) };
+  };
+
+  const setDraft = (text) => {
+    app.draft = text;
+    preferences.set('draft', text);
+    changed();
+  };
+
+  app.actions = {
+    hideNotice() {
+      app.notice = undefined;
+      changed();
+      page.focus('prompt');
+    },
+    setDraft,
+    /** Sends what is written, or stops what is being answered. */
+    submit() {
+      if (app.chat.run !== undefined) return this.stop();
+      const text = app.draft.trim();
+      if (text === '' || app.loader.current === undefined) return undefined;
+      setDraft('');
+      return this.ask(text);
+    },
+    async ask(text, options) {
+      app.notice = undefined;
+      page.follow();
+      await app.chat.send(text, options);
+    },
+    stop() {
+      app.chat.stop(app.chat.shown.meta.id);
+      page.focus('prompt');
+    },
+    async example({ prompt, system, tools, temperature }) {
+      page.focus('prompt');
+      await this.ask(prompt, { system, tools, overrides: temperature === undefined ? {} : { temperature } });
+    },
+    edit(id) {
+      app.editing = { id, text: app.chat.shown.messages.get(id).content };
+      changed();
+      page.focus('editor');
+    },
+    editLast() {
+      const last = app.chat.path.findLast(({ role }) => role === 'user');
+      if (last === undefined || app.chat.run !== undefined) return false;
+      this.edit(last.id);
+      return true;
+    },
+    cancelEdit() {
+      app.editing = undefined;
+      changed();
+      page.focus('prompt');
+    },
+    async saveEdit(text) {
+      const { id } = app.editing;
+      if (text.trim() === '') return;
+      app.editing = undefined;
+      page.focus('prompt');
+      page.follow();
+      await app.chat.edit(id, text.trim());
+    },
+    async again(id) {
+      page.focus('prompt');
+      page.follow();
+      await app.chat.regenerate(id);
+    },
+    async resume(id) {
+      page.focus('prompt');
+      await app.chat.resume(id);
+    },
+    async choose(id) {
+      await app.chat.choose(id);
+      page.focus('versions');
+    },
+    answerCall: (id, call, text) => (page.focus('prompt'), app.chat.answerCall(id, call, text)),
+    copy: (id, button) => page.copy(app.chat.shown.messages.get(id).content, button),
+
+    startNew() {
+      app.editing = undefined;
+      app.chat.startNew();
+      page.closeSide();
+      page.focus('prompt');
+    },
+    async open(id) {
+      app.editing = undefined;
+      if (!(await app.chat.open(id))) await app.chat.refresh();
+      page.closeSide();
+      page.focus('prompt');
+    },
+    async search(text) {
+      app.search.text = text;
+      const found = text.trim() === '' ? undefined : await app.chat.search(text).catch(() => new Set());
+      // A later search may have ended before this one.
+      if (app.search.text === text) app.search.found = found;
+      changed();
+    },
+    startRename(meta) {
+      const before = app.renaming;
+      app.renaming = meta === undefined ? undefined : { id: meta.id, title: meta.title };
+      changed();
+      page.focus(meta === undefined ? `rename ${before?.id}` : 'rename');
+    },
+    async rename(id, title) {
+      await app.chat.rename(id, title);
+      this.startRename(undefined);
+    },
+    confirmDelete(what) {
+      const before = app.confirming;
+      app.confirming = what;
+      changed();
+      page.focus(what === undefined ? `delete ${before}` : 'confirm');
+    },
+    async delete(id) {
+      app.confirming = undefined;
+      await app.chat.delete(id);
+      page.focus('new-chat');
+    },
+    async exportAll() {
+      const all = await app.chat.export(app.chat.list.map(({ id }) => id));
+      page.save('rillm-conversations.json', toJson(all), 'application/json');
+    },
+    exportShown(kind) {
+      const { meta, messages } = app.chat.shown;
+      const shown = { conversation: meta, messages };
+      if (kind === 'markdown') page.save(`${fileName(meta.title)}.md`, toMarkdown(shown), 'text/markdown');
+      else page.save(`${fileName(meta.title)}.json`, toJson([shown]), 'application/json');
+    },
+    async importFile(input) {
+      const [file] = input.files;
+      input.value = '';
+      if (file === undefined) return;
+      try {
+        if (file.size > MOST_IMPORT_BYTES) throw new ImportProblem('The file is too large to be an export of this page.');
+        await app.chat.import(fromJson(await file.text()));
+        app.notice = undefined;
+      } catch (error) {
+        app.notice = { title: 'Nothing was imported.', words: error instanceof ImportProblem ? error.message : 'The file could not be read.', detail: error instanceof ImportProblem ? undefined : error.message };
+      }
+      changed();
+    },
+
+    setSystem: (text) => app.chat.setSystem(text).then(changed),
+    savePrompt(text) {
+      app.prompts = [...app.prompts, [titleOf(text, 30), text]];
+      preferences.set('prompts', app.prompts);
+      changed();
+    },
+    forgetPrompt(text) {
+      app.prompts = app.prompts.filter(([, kept]) => kept !== text);
+      preferences.set('prompts', app.prompts);
+      changed();
+    },
+    setSetting(name, text) {
+      app.texts = { ...app.texts, [name]: text };
+      preferences.set('settings', app.texts);
+      changed();
+    },
+    resetSetting(name) {
+      this.setSetting(name, DEFAULTS[name] ?? '');
+      page.focus(`set-${name}`);
+    },
+    resetSettings() {
+      app.texts = Object.fromEntries(FIELDS.map(({ name }) => [name, DEFAULTS[name] ?? '']));
+      preferences.set('settings', app.texts);
+      changed();
+    },
+    setTool(name, isOn) {
+      app.tools = isOn ? [...app.tools, name] : app.tools.filter((one) => one !== name);
+      preferences.set('tools', app.tools);
+      changed();
+    },
+    setFormat(what) {
+      app.format = formatOf({ ...app.format, ...what });
+      preferences.set('format', { kind: app.format.kind, schema: app.format.schema });
+      changed();
+    },
+    setLoadOption(name, text) {
+      app.loadOptions = { ...app.loadOptions, [name]: text };
+      preferences.set('loadOptions', app.loadOptions);
+    },
+
+    openModels() {
+      page.openModels();
+      void app.shelf.refresh();
+    },
+    closeModels: () => page.closeModels(),
+    findModels: (text) => app.shelf.find(text),
+    submitModel() {
+      const text = app.shelf.query.trim();
+      if (text === '') return;
+      if (app.shelf.isAddress) this.loadModel(addressOf(text));
+      else void app.shelf.searchNow();
+    },
+    loadModel(source, name) {
+      page.closeModels();
+      app.notice = undefined;
+      return app.loader.load(source, { name, options: loadOptions() });
+    },
+    loadFiles(input) {
+      const files = [...input.files];
+      input.value = '';
+      if (files.length > 0) this.takeFiles(files);
+    },
+    takeFiles(files) {
+      page.closeModels();
+      app.notice = undefined;
+      void app.loader.load(files.length === 1 ? files[0] : files, { options: loadOptions() });
+    },
+    checkModel: (entry) => app.shelf.check(entry),
+    async deleteModel(source) {
+      app.confirming = undefined;
+      await app.shelf.delete(source).catch((error) => showError(error));
+      page.focus('model-query');
+    },
+    cancelLoad() {
+      app.loader.cancel();
+      page.focus('choose-model');
+    },
+    unload() {
+      app.loader.unload();
+      page.focus('choose-model');
+    },
+  };
+
+  app.start = async () => {
+    await app.chat.refresh().catch(storeProblem);
+    // The conversation that was open before a reload; an answer that it interrupted can go on there.
+    const last = sessionStorageGet('shown');
+    if (last !== null) await app.chat.open(last).catch(() => false);
+    changed();
+    if (navigator.gpu === undefined) {
+      showMissingGpu(false);
+      return;
+    }
+    const kept = preferences.get('model', {});
+    if (typeof kept.source === 'string') {
+      void app.loader.load(kept.source, { name: kept.name, options: loadOptions() });
+      return;
+    }
+    const [first] = await servedHere();
+    if (first !== undefined && app.loader.loading === undefined && app.loader.current === undefined) void app.loader.load(first.source, { name: first.name, options: loadOptions() });
+  };
+  return app;
+}
+
+export function sessionStorageGet(name) {
+  try {
+    return sessionStorage.getItem(name);
+  } catch {
+    return null;
+  }
+}
+
+export function sessionStorageSet(name, value) {
+  try {
+    sessionStorage.setItem(name, value);
+  } catch {
+    // Forgotten with the page, then.
+  }
+}
+
+function formatOf({ kind, schema }) {
+  return { kind, schema, read: readSchema(schema) };
+}
+
+const nameOfBrowser = ({ browser, system }) => (browser === 'unknown' ? 'This browser' : `${browser}${system === 'unknown' ? '' : ` on ${system}`}`);
+
+const fileName = (title) => title.replace(/[^\p{L}\p{N} -]+/gu, '').trim().slice(0, 60) || 'conversation';
+
+/** One address for all tabs, however it was written. */
+function addressOf(text) {
+  return /^(hf|opfs):/.test(text) ? text : new URL(text, document.baseURI).href;
+}

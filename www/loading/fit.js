@@ -1,0 +1,62 @@
+// Whether a model fits this device. The adapter's limits are facts; how much memory a GPU has, WebGPU does not tell, so the rest is a guess by
+// what the browser says of the machine. Pure functions.
+
+const GIB = 2 ** 30;
+/** The most that browsers used to admit; newer ones say more. */
+const REPORTED_AT_MOST = 8;
+/** Tokens of the context that a load makes by default. */
+const DEFAULT_CONTEXT = 4096;
+/** A CPU that stands in for a GPU reads about this much for each token; more is no chat any more. */
+const MOST_IN_SOFTWARE = 400e6;
+/** A single tensor that has to be bound whole is at most about this part of a model. */
+const LARGEST_TENSOR = 0.2;
+
+export function sizeText(bytes) {
+  if (bytes >= 1e9) return `${(bytes / 1e9).toFixed(2)} GB`;
+  return bytes >= 1e6 ? `${(bytes / 1e6).toFixed(1)} MB` : `${Math.ceil(bytes / 1e3)} kB`;
+}
+
+/** What WebGPU and the browser tell: {max_buffer_bytes, is_fallback, memory_gib}; undefined where there is no adapter. */
+export async function deviceOf({ gpu, deviceMemory } = navigator) {
+  const adapter = await gpu?.requestAdapter({ powerPreference: 'high-performance' }).catch(() => null);
+  if (!adapter) return undefined;
+  const { isFallbackAdapter, vendor = '', architecture = '', description = '' } = adapter.info ?? {};
+  const isSoftware = isFallbackAdapter === true || /swiftshader|llvmpipe|software/i.test(`${vendor} ${architecture} ${description}`);
+  return { max_buffer_bytes: adapter.limits.maxBufferSize, is_fallback: isSoftware, memory_gib: deviceMemory };
+}
+
+/** Bytes on the GPU of a model that is known by its figures alone. */
+export function neededBytes({ bytes, kv, context }) {
+  return bytes + kv * Math.min(context, DEFAULT_CONTEXT);
+}
+
+/**
+ * {verdict: 'fits' | 'tight' | 'too large' | 'unknown', words}. `needed` is bytes of weights and KV cache; `problem` is what `Engine.inspect` has found, whose word
+ * is the last.
+ */
+export function fitOf({ needed, problem }, device) {
+  if (problem !== undefined) {
+    const isSize = problem.code === 'adapter_limits' || problem.code === 'out_of_memory';
+    return { verdict: isSize ? 'too large' : 'unknown', words: problem.message };
+  }
+  if (device === undefined || !(needed > 0)) return { verdict: 'unknown', words: 'Nothing is known of this device’s GPU.' };
+  const { max_buffer_bytes, is_fallback, memory_gib } = device;
+  const size = `It needs ${sizeText(needed)} of the GPU`;
+  if (needed * LARGEST_TENSOR > max_buffer_bytes) return { verdict: 'too large', words: `${size}, whose largest buffer has ${sizeText(max_buffer_bytes)}.` };
+  if (is_fallback && needed > MOST_IN_SOFTWARE) return { verdict: 'tight', words: `${size}, and a CPU stands in for it here: answers will be slow.` };
+  if (memory_gib !== undefined) {
+    const all = memory_gib * GIB;
+    const isExact = memory_gib < REPORTED_AT_MOST;
+    if (isExact && needed > all) return { verdict: 'too large', words: `${size}, and this device has ${memory_gib} GB of memory in all.` };
+    if (needed > all / 2) return { verdict: 'tight', words: `${size}; the browser tells of ${memory_gib} GB of memory${isExact ? '' : ' or more'}.` };
+  } else if (needed > max_buffer_bytes) {
+    return { verdict: 'tight', words: `${size}, more than its largest buffer (${sizeText(max_buffer_bytes)}); how much memory it has, the browser does not tell.` };
+  }
+  return { verdict: 'fits', words: `${size}.` };
+}
+
+/** The same from what `Engine.inspect` gives. */
+export function fitOfInspection({ weight_bytes = 0, kv_cache_bytes = 0, problem, adapter }, device) {
+  const own = adapter === undefined ? device : { ...device, max_buffer_bytes: adapter.max_buffer_bytes, is_fallback: adapter.is_fallback || (device?.is_fallback ?? false) };
+  return fitOf({ needed: weight_bytes + kv_cache_bytes, problem }, own);
+}

@@ -1,0 +1,137 @@
+// What there is to choose from: models that are kept in this browser, those of this server, well-known ones, and what the hub finds. Entries are
+// {source, name, facts, words, fit, kept}.
+
+import { Engine, models } from 'rillm';
+
+import { deviceOf, fitOf, fitOfInspection, neededBytes, sizeText } from './fit.js';
+import { isAddress, searchHub, searchIn } from './hub.js';
+import { KNOWN, SERVED } from './known.js';
+import { nameOf } from './loader.js';
+
+/** Typing is over when nothing came for this long. */
+const TYPING_MS = 350;
+
+export class Shelf {
+  query = '';
+  state = '';
+  kept = [];
+  served = [];
+  known = [];
+  found = [];
+  #onChange;
+  #device;
+  #search;
+  /** What `Engine.inspect` said, by source. */
+  #checked = new Map();
+
+  constructor(onChange) {
+    this.#onChange = onChange;
+  }
+
+  get isAddress() {
+    return isAddress(this.query.trim());
+  }
+
+  /** Looks again at what is kept and what this server has. */
+  async refresh() {
+    this.#device ??= deviceOf();
+    const device = await this.#device;
+    const [kept, served] = await Promise.all([models.list().catch(() => []), servedHere()]);
+    const about = new Map([...KNOWN, ...served].map((entry) => [entry.source, entry]));
+    this.kept = kept.map((model) => {
+      const { name: source, bytes, size, complete } = model;
+      const facts = complete ? sizeText(bytes) : `${sizeText(bytes)} of ${sizeText(size)} downloaded`;
+      return this.#entry({ ...about.get(source), source, name: about.get(source)?.name ?? nameOf(source), facts, kept: model }, device);
+    });
+    const isKept = new Set(kept.map(({ name }) => name));
+    const described = (entry) => this.#entry({ ...entry, facts: `${sizeText(entry.bytes)}, context ${entry.context.toLocaleString('en')}` }, device);
+    this.#all = { kept: this.kept, served: served.filter(({ source }) => !isKept.has(source)).map(described), known: KNOWN.filter(({ source }) => !isKept.has(source)).map(described) };
+    this.#filter();
+  }
+
+  #all = { kept: [], served: [], known: [] };
+
+  /** The person types: what is here is found at once, the hub is asked when they pause. */
+  find(text) {
+    this.query = text;
+    this.#search?.abort();
+    this.found = [];
+    this.state = '';
+    this.#filter();
+    const words = text.trim();
+    if (words.length < 2 || this.isAddress) return;
+    const search = (this.#search = new AbortController());
+    const timer = setTimeout(() => void this.#ask(words, search.signal), TYPING_MS);
+    search.signal.addEventListener('abort', () => clearTimeout(timer), { once: true });
+  }
+
+  /** Asks the hub at once. */
+  async searchNow() {
+    this.#search?.abort();
+    this.#search = new AbortController();
+    await this.#ask(this.query.trim(), this.#search.signal);
+  }
+
+  async #ask(words, signal) {
+    this.state = 'Searching the hub…';
+    this.#onChange();
+    const device = await this.#device;
+    try {
+      const found = await searchHub(words, signal);
+      const here = new Set([...this.#all.kept, ...this.#all.known].map(({ source }) => source));
+      const facts = ({ downloads }) => `${downloads.toLocaleString('en')} downloads in a month`;
+      this.found = found.filter(({ source }) => !here.has(source)).map((entry) => this.#entry({ ...entry, facts: facts(entry) }, device));
+      this.state = `${found.length === 0 ? 'Nothing was' : `${found.length} ${found.length === 1 ? 'repository was' : 'repositories were'}`} found on the hub.`;
+    } catch (error) {
+      if (signal.aborted) return;
+      const here = this.kept.length + this.served.length + this.known.length;
+      this.state = `The hub can’t be reached (${error.message}). ${here > 0 ? 'Shown is what this page knows itself.' : 'What is kept on this device still loads.'}`;
+    }
+    this.#onChange();
+  }
+
+  /** Reads a model's headers, and says whether it fits. */
+  async check(entry) {
+    entry.isChecking = true;
+    this.#onChange();
+    try {
+      const found = await Engine.inspect(entry.source);
+      const fit = { ...fitOfInspection(found, await this.#device), isChecked: true };
+      const context = found.trained_context_length === undefined ? '' : `, context ${found.trained_context_length.toLocaleString('en')}`;
+      this.#checked.set(entry.source, { fit, facts: `${sizeText(found.file_bytes)}, ${found.quantization}${context}` });
+    } catch ({ message }) {
+      this.#checked.set(entry.source, { fit: { verdict: 'unknown', words: message, isChecked: true } });
+    }
+    Object.assign(entry, this.#checked.get(entry.source), { isChecking: false });
+    this.#onChange();
+  }
+
+  async delete(source) {
+    await models.delete(source);
+    await this.refresh();
+  }
+
+  #entry(entry, device) {
+    const { bytes, kv = 0, context = 0, kept } = entry;
+    const known = bytes === undefined ? kept?.size : neededBytes({ bytes, kv, context });
+    return { ...entry, fit: known === undefined ? undefined : fitOf({ needed: known }, device), ...this.#checked.get(entry.source) };
+  }
+
+  #filter() {
+    const words = this.isAddress ? '' : this.query;
+    for (const name of ['kept', 'served', 'known']) this[name] = searchIn(this.#all[name], words);
+    this.#onChange();
+  }
+}
+
+/** Those of the models of this server that it has. */
+export async function servedHere() {
+  const there = await Promise.all(
+    SERVED.map(async ({ path, ...entry }) => {
+      const source = new URL(path, document.baseURI).href;
+      const { ok } = await fetch(source, { method: 'HEAD' }).catch(() => ({ ok: false }));
+      return ok ? { ...entry, source } : undefined;
+    }),
+  );
+  return there.filter((entry) => entry !== undefined);
+}

@@ -1,0 +1,117 @@
+// The figures of answers as small live plots: speed, first token, GPU memory, what a token costs the GPU. Collects them too; knows the shapes of info, stats
+// and timings.
+
+import { html, nothing } from 'lit-html';
+
+import { sizeText } from '../loading/fit.js';
+import { plot, push } from './plot.js';
+
+/** The speed is that of the last while, so that the plot shows what happens now. */
+const WINDOW_MS = 1000;
+/** A point of the plots, at most so often. */
+const POINT_MS = 150;
+
+export class Figures {
+  series = { speed: [], first: [], memory: [], dispatches: [], waits: [] };
+  speed;
+  first;
+  last;
+  #arrivals = [];
+  #drawn = 0;
+
+  /** Tokens that came now. The first of an answer waits for the whole prompt, so time is counted from it on. */
+  tokens(count, isFirst) {
+    const now = performance.now();
+    if (isFirst) this.#arrivals = [];
+    this.#arrivals.push([now, isFirst ? 0 : count]);
+    while (this.#arrivals.length > 2 && now - this.#arrivals[0][0] > WINDOW_MS) this.#arrivals.shift();
+    const ms = now - this.#arrivals[0][0];
+    const tokens = this.#arrivals.slice(1).reduce((sum, [, more]) => sum + more, 0);
+    if (ms <= 0 || tokens === 0) return;
+    this.speed = (tokens / ms) * 1000;
+    if (now - this.#drawn < POINT_MS) return;
+    this.#drawn = now;
+    push(this.series.speed, this.speed);
+  }
+
+  memory({ live_bytes }) {
+    push(this.series.memory, live_bytes);
+  }
+
+  /** The end of an answer. */
+  answer({ before, after, message: { usage, timings }, firstMs }) {
+    const tokens = Math.max(1, usage.completion_tokens);
+    if (timings?.tokens_per_s > 0) this.speed = timings.tokens_per_s;
+    this.first = firstMs;
+    push(this.series.first, firstMs);
+    this.memory(after);
+    const per = (name) => (after[name] - before[name]) / tokens;
+    this.last = { usage, timings, dispatches: per('dispatches'), waits: per('maps') + per('syncs') };
+    push(this.series.dispatches, this.last.dispatches);
+    push(this.series.waits, this.last.waits);
+    this.last.counters = COUNTERS.map(([name, words]) => [words, after[name] - before[name], per(name)]);
+    this.last.peak = after.peak_bytes;
+    this.last.heap = after.wasm_memory_bytes;
+  }
+
+  /** Another model: its speed is not that of the one before. */
+  clear() {
+    for (const series of Object.values(this.series)) series.length = 0;
+    this.speed = this.first = this.last = undefined;
+  }
+}
+
+const COUNTERS = [
+  ['dispatches', 'Dispatches'],
+  ['passes', 'Compute passes'],
+  ['submits', 'Submits'],
+  ['maps', 'Read-backs'],
+  ['uniform_writes', 'Uniform writes'],
+  ['buffers_created', 'Buffers created'],
+  ['bind_groups_created', 'Bind groups created'],
+  ['pipelines_created', 'Pipelines created'],
+];
+
+const number = (value) => (value === undefined ? '–' : value >= 100 ? Math.round(value).toLocaleString('en') : value.toFixed(1));
+
+export function figuresTemplate({ figures, loader }) {
+  const { series, speed, first, last } = figures;
+  const info = loader.current?.engine.info;
+  return html`<div class="live-plots">
+      ${plot({ id: 'speed', label: 'Tokens per second', text: number(speed), series: series.speed })}
+      ${plot({ id: 'first-token', label: 'First token, ms', text: first === undefined ? '–' : Math.round(first).toLocaleString('en'), series: series.first })}
+      ${plot({ id: 'gpu-memory', label: 'GPU memory', text: series.memory.length > 0 ? sizeText(series.memory.at(-1)) : '–', series: series.memory })}
+      ${plot({ id: 'dispatches', label: 'Dispatches per token', text: number(last?.dispatches), series: series.dispatches })}
+      ${plot({ id: 'waits', label: 'Waits per token', text: last === undefined ? '–' : last.waits.toFixed(2), series: series.waits })}
+    </div>
+    ${info === undefined ? nothing : lines([['Adapter', adapterName(info.adapter)], ['Weights', sizeText(info.weight_bytes)], ['KV cache', sizeText(info.kv_cache_bytes)]])}
+    ${last === undefined ? nothing : details(last)}`;
+}
+
+function details({ usage, timings, counters, peak, heap }) {
+  return html`${lines([
+      ['Prompt', `${usage.prompt_tokens} tokens, ${Math.round(timings.prompt_ms)} ms`],
+      ['From the cache', `${timings.cached_prompt_tokens} tokens`],
+      ['Answer', `${usage.completion_tokens} tokens, ${Math.round(timings.decode_ms)} ms`],
+      ['GPU memory, peak', sizeText(peak)],
+      ['WebAssembly heap', sizeText(heap)],
+    ])}
+    <details class="group">
+      <summary>GPU work of the last answer</summary>
+      <table class="counters">
+        <thead>
+          <tr><th scope="col">Counter</th><th scope="col">All</th><th scope="col">Per token</th></tr>
+        </thead>
+        <tbody id="counters">
+          ${counters.map(([words, all, each]) => html`<tr><th scope="row">${words}</th><td>${all.toLocaleString('en')}</td><td>${each.toFixed(1)}</td></tr>`)}
+        </tbody>
+      </table>
+    </details>`;
+}
+
+const lines = (pairs) => html`<dl class="figures">${pairs.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
+
+function adapterName({ vendor, architecture, device, description, is_fallback }) {
+  const name = description || [vendor, architecture, device].filter(Boolean).join(' ') || 'unnamed';
+  return is_fallback && !/software|swiftshader/i.test(name) ? `${name} (software)` : name;
+}
