@@ -38,7 +38,9 @@ export async function shellFiles(packed, folder = root) {
       return files.map((file) => `${address.slice(1)}${file}`);
     }),
   );
-  const dist = (await filesIn(join(packed, 'dist'))).filter((path) => /\.(?:js|wasm)$/.test(path) && !NOT_OF_THE_PAGE.test(path.replace(/^wasm\//, '')));
+  const dist = (await filesIn(join(packed, 'dist'))).filter(
+    (path) => /\.(?:js|wasm)$/.test(path) && !NOT_OF_THE_PAGE.test(path.replace(/^wasm\//, '')),
+  );
   return ['./', ...own, ...libraries.flat(), ...dist.map((path) => `rillm/dist/${path}`)];
 }
 
@@ -60,7 +62,8 @@ export async function writePage(target, packed) {
   for (const [address, path] of Object.entries(libraryMounts())) {
     const to = join(target, address);
     if (address.endsWith('lit-html/')) for (const file of LIT) await copied(join(path, file), join(to, file));
-    else if (address.endsWith('/')) for (const file of await filesIn(path)) file.endsWith('.js') && (await copied(join(path, file), join(to, file)));
+    else if (address.endsWith('/'))
+      for (const file of await filesIn(path)) file.endsWith('.js') && (await copied(join(path, file), join(to, file)));
     else await copied(path, to);
   }
   for (const path of new Set(Object.values(LIBRARIES).map((path) => path.match(/^(?:@[^/]+\/)?[^/]+/)[0]))) {

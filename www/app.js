@@ -9,8 +9,8 @@ import { openStore } from './conversations/store.js';
 import { fromJson, ImportProblem, toJson, toMarkdown } from './conversations/transfer.js';
 import { titleOf } from './conversations/tree.js';
 import { ModelLoader } from './loading/loader.js';
-import { servedHere, Shelf } from './loading/shelf.js';
-import { Preferences } from './preferences.js';
+import { isAtHand, servedHere, Shelf } from './loading/shelf.js';
+import { Preferences, tabGet, tabSet } from './preferences.js';
 import { adviceOf } from './view/advice.js';
 import { Figures } from './view/figures.js';
 import { adviceFor, browserOf } from './webgpu_advice.js';
@@ -30,7 +30,7 @@ export async function openApp(page) {
     renaming: undefined,
     confirming: undefined,
     search: { text: '', found: undefined },
-    draft: preferences.get('draft', ''),
+    draft: tabGet('draft') ?? '',
     texts: { ...DEFAULTS, ...preferences.get('settings', {}) },
     tools: preferences.get('tools', []).filter(isBuiltIn),
     format: formatOf(preferences.get('format', { kind: 'text', schema: EXAMPLE_SCHEMA })),
@@ -52,18 +52,26 @@ export async function openApp(page) {
   const showMissingGpu = (hasGpu, detail) => {
     const where = browserOf(navigator);
     app.notice = {
-      title: hasGpu ? `${nameOfBrowser(where)} offers no GPU to this page.` : isSecureContext ? `${nameOfBrowser(where)} gives this page no WebGPU.` : 'WebGPU is not available.',
+      title: hasGpu
+        ? `${nameOfBrowser(where)} offers no GPU to this page.`
+        : isSecureContext
+          ? `${nameOfBrowser(where)} gives this page no WebGPU.`
+          : 'WebGPU is not available.',
       words: adviceFor(where, { isSecure: isSecureContext, hasGpu }),
       detail,
     };
     changed();
   };
   const storeProblem = (error) => {
+    // Once: an answer is kept several times while it comes.
+    if (!app.isKept) return;
     const isFull = error.name === 'QuotaExceededError' || error.inner?.name === 'QuotaExceededError';
     app.isKept = false;
     app.notice = {
       title: isFull ? 'The browser has no room for this conversation.' : 'This conversation is not kept.',
-      words: isFull ? 'Delete models or conversations that you no longer need. Until then what is said here is gone with the page: export it.' : 'What is said here is gone with the page, so export what you want to keep.',
+      words: isFull
+        ? 'Delete models or conversations that you no longer need. Until then what is said here is gone with the page: export it.'
+        : 'What is said here is gone with the page, so export what you want to keep.',
       detail: error.message,
     };
     changed();
@@ -78,19 +86,31 @@ export async function openApp(page) {
       app.notice = undefined;
       app.figures.clear();
       if (typeof host.source === 'string') preferences.set('model', { source: host.source, name: host.name });
-      void host.engine.stats().then((stats) => app.figures.memory(stats), () => {});
+      void host.engine.stats().then(
+        (stats) => app.figures.memory(stats),
+        () => {},
+      );
       page.loaded();
     },
     onError: (error, { source, name, options, hasOld }) => {
       // Two models at once may be more than the GPU holds.
       const canMakeRoom = error.code === 'out_of_memory' && hasOld;
-      const again = { label: canMakeRoom ? 'Unload the running model and try again' : 'Try again', run: () => void app.loader.load(source, { name, options, replaces: canMakeRoom }) };
+      const again = {
+        label: canMakeRoom ? 'Unload the running model and try again' : 'Try again',
+        run: () => void app.loader.load(source, { name, options, replaces: canMakeRoom }),
+      };
       showError(error, again);
     },
   });
   app.shelf = new Shelf(changed);
 
-  let watching;
+  let isWatching = false;
+  const lookAtMemory = async () => {
+    isWatching = false;
+    const stats = await app.loader.current?.engine.stats().catch(() => undefined);
+    if (stats !== undefined) app.figures.memory(stats);
+    changed();
+  };
   app.chat = new Chat(store, {
     engine: () => app.loader.current,
     settings: () => {
@@ -102,11 +122,10 @@ export async function openApp(page) {
     onPart: (conversation, message, { content, tokens }) => {
       if (tokens > 0) app.figures.tokens(tokens, app.chat.run?.message === message && app.chat.run.tokens === tokens);
       if (conversation === app.chat.shown) page.say(sentences.push(content));
-      watching ??= setTimeout(async () => {
-        await app.loader.current?.engine.stats().then((stats) => app.figures.memory(stats), () => {});
-        watching = undefined;
-        changed();
-      }, MEMORY_MS);
+      if (!isWatching) {
+        isWatching = true;
+        setTimeout(lookAtMemory, MEMORY_MS);
+      }
       changed();
     },
     onAnswer: (figures) => {
@@ -116,18 +135,24 @@ export async function openApp(page) {
     onProblem: (error) => {
       if (error.code === 'webgpu_unavailable' || error.code === 'adapter_unavailable') showError(error);
     },
+    onKept: () => {
+      app.isKept = store.isKept;
+    },
     onStoreProblem: storeProblem,
   });
 
   const loadOptions = () => {
     const { contextLength = '', kvCache = '' } = app.loadOptions;
     const length = Number(contextLength);
-    return { ...(contextLength !== '' && Number.isInteger(length) && length > 0 ? { contextLength: length } : {}), ...(kvCache === '' ? {} : { kvCache }) };
+    return {
+      ...(contextLength !== '' && Number.isInteger(length) && length > 0 ? { contextLength: length } : {}),
+      ...(kvCache === '' ? {} : { kvCache }),
+    };
   };
 
   const setDraft = (text) => {
     app.draft = text;
-    preferences.set('draft', text);
+    tabSet('draft', text);
     changed();
   };
 
@@ -258,7 +283,11 @@ export async function openApp(page) {
         await app.chat.import(fromJson(await file.text()));
         app.notice = undefined;
       } catch (error) {
-        app.notice = { title: 'Nothing was imported.', words: error instanceof ImportProblem ? error.message : 'The file could not be read.', detail: error instanceof ImportProblem ? undefined : error.message };
+        app.notice = {
+          title: 'Nothing was imported.',
+          words: error instanceof ImportProblem ? error.message : 'The file could not be read.',
+          detail: error instanceof ImportProblem ? undefined : error.message,
+        };
       }
       changed();
     },
@@ -349,47 +378,33 @@ export async function openApp(page) {
   app.start = async () => {
     await app.chat.refresh().catch(storeProblem);
     // The conversation that was open before a reload; an answer that it interrupted can go on there.
-    const last = sessionStorageGet('shown');
+    const last = tabGet('shown');
     if (last !== null) await app.chat.open(last).catch(() => false);
     changed();
     if (navigator.gpu === undefined) {
       showMissingGpu(false);
       return;
     }
-    const kept = preferences.get('model', {});
-    if (typeof kept.source === 'string') {
-      void app.loader.load(kept.source, { name: kept.name, options: loadOptions() });
-      return;
-    }
-    const [first] = await servedHere();
-    if (first !== undefined && app.loader.loading === undefined && app.loader.current === undefined) void app.loader.load(first.source, { name: first.name, options: loadOptions() });
+    const { source, name } = preferences.get('model', {});
+    const first = typeof source === 'string' && (await isAtHand(source)) ? { source, name } : (await servedHere())[0];
+    const isIdle = app.loader.loading === undefined && app.loader.current === undefined;
+    if (first !== undefined && isIdle) void app.loader.load(first.source, { name: first.name, options: loadOptions() });
   };
   return app;
-}
-
-export function sessionStorageGet(name) {
-  try {
-    return sessionStorage.getItem(name);
-  } catch {
-    return null;
-  }
-}
-
-export function sessionStorageSet(name, value) {
-  try {
-    sessionStorage.setItem(name, value);
-  } catch {
-    // Forgotten with the page, then.
-  }
 }
 
 function formatOf({ kind, schema }) {
   return { kind, schema, read: readSchema(schema) };
 }
 
-const nameOfBrowser = ({ browser, system }) => (browser === 'unknown' ? 'This browser' : `${browser}${system === 'unknown' ? '' : ` on ${system}`}`);
+const nameOfBrowser = ({ browser, system }) =>
+  browser === 'unknown' ? 'This browser' : `${browser}${system === 'unknown' ? '' : ` on ${system}`}`;
 
-const fileName = (title) => title.replace(/[^\p{L}\p{N} -]+/gu, '').trim().slice(0, 60) || 'conversation';
+const fileName = (title) =>
+  title
+    .replace(/[^\p{L}\p{N} -]+/gu, '')
+    .trim()
+    .slice(0, 60) || 'conversation';
 
 /** One address for all tabs, however it was written. */
 function addressOf(text) {

@@ -28,7 +28,11 @@ export function noticeOfError(error) {
     noticeOfMissingWebGpu(error.code === 'adapter_unavailable');
     return;
   }
-  show('That did not work.', ...(error.code === undefined ? [] : [paragraph(adviceOf(error.code))]), paragraph(`${error.message} (${error.code ?? error.name})`, 'small'));
+  show(
+    'That did not work.',
+    ...(error.code === undefined ? [] : [paragraph(adviceOf(error.code))]),
+    paragraph(`${error.message} (${error.code ?? error.name})`, 'small'),
+  );
 }
 
 export function noticeOfMissingWebGpu(hasGpu = false) {

@@ -24,8 +24,8 @@ const keptOf = async (request) => (await caches.open(CACHE)).match(request, { ig
 
 async function fromNetwork(request) {
   const response = await fetch(request);
-  // Parts and pages of errors are not the file.
-  if (response.status === 200) {
+  // Parts and pages of errors are not the file, and what is no file of the page is not kept.
+  if (response.status === 200 && (await keptOf(request)) !== undefined) {
     const cache = await caches.open(CACHE);
     await cache.put(request, response.clone()).catch(() => {});
   }
@@ -59,5 +59,6 @@ addEventListener('install', (event) => event.waitUntil(keepAll().then(() => skip
 addEventListener('activate', (event) => event.waitUntil(clients.claim()));
 addEventListener('fetch', (event) => {
   const { request } = event;
-  if (request.method === 'GET' && !request.headers.has('range') && (isOurs(new URL(request.url)) || request.url === promptsOf())) event.respondWith(answer(event));
+  if (request.method === 'GET' && !request.headers.has('range') && (isOurs(new URL(request.url)) || request.url === promptsOf()))
+    event.respondWith(answer(event));
 });

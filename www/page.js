@@ -2,8 +2,9 @@
 
 import { html, render } from 'lit-html';
 
-import { openApp, sessionStorageSet } from './app.js';
+import { openApp } from './app.js';
 import { readExamples } from './examples.js';
+import { tabSet } from './preferences.js';
 import { composerTemplate } from './view/composer.js';
 import { figuresTemplate } from './view/figures.js';
 import { ICONS } from './view/icons.js';
@@ -53,7 +54,7 @@ function draw() {
   if (byId('models').open) render(modelDialogTemplate(app), byId('models'));
   byId('model-line').textContent = modelLine();
   document.title = app.chat.shown.messages.size > 0 ? `${app.chat.shown.meta.title} – rillm` : 'rillm – language models in this page';
-  sessionStorageSet('shown', app.chat.shown.meta.id);
+  tabSet('shown', app.chat.shown.meta.id);
   if (focusNext !== undefined) moveFocus(focusNext);
   focusNext = undefined;
   const took = performance.now() - begin;
@@ -99,7 +100,7 @@ function moveFocus(name) {
     editor: () => document.querySelector('.editor textarea'),
     rename: () => document.querySelector('.rename input'),
     confirm: () => document.querySelector('[data-confirm]'),
-    versions: () => document.activeElement !== document.body ? undefined : byId('prompt'),
+    versions: () => (document.activeElement !== document.body ? undefined : byId('prompt')),
     delete: () => byId('search'),
   }[id === undefined ? kind : kind === 'rename' || kind === 'delete' ? 'delete' : kind];
   const target = find === undefined ? byId(name) : find();

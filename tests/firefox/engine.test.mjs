@@ -157,7 +157,7 @@ test('embeddings agree with the reference', LIMIT, async () => {
 
 test('the demo page loads its model and answers, streamed', DEMO, async () => {
   const { page, run, close } = await stage.openPage({ url: `${stage.origin}/` });
-  await page.waitForSelector('#prompt:enabled');
+  await page.waitForFunction(() => document.getElementById('model-summary')?.textContent.includes('Loaded in'));
   await run(() => {
     globalThis.lengths = new Set();
     new MutationObserver(() => lengths.add(document.querySelector('.message.assistant')?.textContent.length)).observe(

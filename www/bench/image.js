@@ -18,7 +18,12 @@ function placeOf({ model, adapter, browser, date }) {
   ];
 }
 
-const browserName = (userAgent) => userAgent.match(/(?:Firefox|Edg|Chrome|Version)\/[\d]+/)?.[0].replace('Edg/', 'Edge ').replace('Version/', 'Safari ').replace('/', ' ') ?? 'unknown browser';
+const browserName = (userAgent) =>
+  userAgent
+    .match(/(?:Firefox|Edg|Chrome|Version)\/[\d]+/)?.[0]
+    .replace('Edg/', 'Edge ')
+    .replace('Version/', 'Safari ')
+    .replace('/', ' ') ?? 'unknown browser';
 
 /** A report in a few lines of text. */
 export function summaryOf(report) {
@@ -37,7 +42,7 @@ export async function imageOf(report) {
   context.fillStyle = COLOURS.page;
   context.fillRect(0, 0, WIDTH, HEIGHT);
   text('rillm benchmark', MARGIN, 104, '700 48px', COLOURS.ink);
-  placeOf(report).forEach((line, i) => text(line, MARGIN, 152 + i * 36, '400 26px', COLOURS.faint, WIDTH - 2 * MARGIN));
+  for (const [i, line] of placeOf(report).entries()) text(line, MARGIN, 152 + i * 36, '400 26px', COLOURS.faint, WIDTH - 2 * MARGIN);
 
   const gap = 20;
   const width = (WIDTH - 2 * MARGIN - gap * (COLUMNS - 1)) / COLUMNS;

@@ -110,7 +110,9 @@ byId('save-image').addEventListener('click', async () => {
 byId('share').addEventListener('click', async () => {
   const files = [new File([await imageOf(report)], IMAGE_NAME, { type: 'image/png' })];
   // Whoever closes the sheet of the system has shared nothing, which is no error.
-  await navigator.share({ title: 'rillm benchmark', text: summaryOf(report), files }).catch((error) => error.name !== 'AbortError' && noticeOfError(error));
+  await navigator
+    .share({ title: 'rillm benchmark', text: summaryOf(report), files })
+    .catch((error) => error.name !== 'AbortError' && noticeOfError(error));
 });
 byId('share').hidden = !navigator.canShare?.({ files: [new File([], IMAGE_NAME, { type: 'image/png' })] });
 byId('copy-json').addEventListener('click', ({ currentTarget }) => void copy(JSON.stringify(report, null, 2), currentTarget));

@@ -13,7 +13,10 @@ export function headlinesOf(report) {
   const { decode, prefill, load, first_token, bandwidth, memory } = report;
   const all = [
     [['decode'], () => [number(decode[0].tokens_per_s), 'tokens/s', `decoding after ${decode[0].prompt_tokens} tokens`]],
-    [['decode', 'bandwidth'], () => [decode[0].percent_of_bandwidth.toFixed(1), '%', `of the memory's ${bytes(bandwidth.bytes_per_s)}/s while decoding`]],
+    [
+      ['decode', 'bandwidth'],
+      () => [decode[0].percent_of_bandwidth.toFixed(1), '%', `of the memory's ${bytes(bandwidth.bytes_per_s)}/s while decoding`],
+    ],
     [['prefill'], () => [number(prefill.at(-1).tokens_per_s), 'tokens/s', `reading ${prefill.at(-1).prompt_tokens} tokens`]],
     [['first_token'], () => [number(first_token.ms), 'ms', `to the first token after ${first_token.prompt_tokens}`]],
     [['load'], () => [number(load.ms / 1000), 's', 'to load']],

@@ -34,7 +34,8 @@ export function calculate(text) {
     if (token.kind === 'name') {
       const name = token.text.toLowerCase();
       if (Object.hasOwn(CONSTANTS, name)) return CONSTANTS[name];
-      if (!Object.hasOwn(FUNCTIONS, name)) throw new Error(`there is no “${token.text}”; there are ${[...Object.keys(FUNCTIONS), ...Object.keys(CONSTANTS)].join(', ')}`);
+      if (!Object.hasOwn(FUNCTIONS, name))
+        throw new Error(`there is no “${token.text}”; there are ${[...Object.keys(FUNCTIONS), ...Object.keys(CONSTANTS)].join(', ')}`);
       if (!take('(')) fail();
       const given = [sum()];
       while (take(',')) given.push(sum());

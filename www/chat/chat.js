@@ -15,7 +15,7 @@ const lockOf = (message) => `rillm-answer-${message.id}`;
 
 /**
  * `events`: engine() → {engine, name, use() → release} or undefined; settings() → {fields, faults, tools, format}; onChange(); onPart(conversation, message, part);
- * onAnswer(figures); onProblem(error, {retry}); onStoreProblem(error).
+ * onAnswer(figures); onProblem(error); onKept(); onStoreProblem(error).
  */
 export class Chat {
   list = [];
@@ -68,7 +68,7 @@ export class Chat {
       const read = await this.#store.read(id);
       if (read === undefined) return false;
       await markInterrupted(read.messages);
-      this.shown = { meta: read.conversation, messages: read.messages };
+      this.shown = { meta: read.conversation, messages: read.messages, isKept: true };
     }
     this.#events.onChange();
     return true;
@@ -79,10 +79,16 @@ export class Chat {
     const conversation = this.shown;
     if (this.isRunning(conversation.meta.id)) return;
     const { meta, messages } = conversation;
-    if (messages.size === 0) Object.assign(meta, { title: titleOf(wellFormed(text)) || NEW_TITLE }, system === undefined ? {} : { system }, tools === undefined ? {} : { tools });
+    if (messages.size === 0)
+      Object.assign(
+        meta,
+        { title: titleOf(wellFormed(text)) || NEW_TITLE },
+        system === undefined ? {} : { system },
+        tools === undefined ? {} : { tools },
+      );
     const question = newMessage(meta, meta.leaf, 'user', wellFormed(text));
     add(conversation, question);
-    await this.#keep(conversation, [question], true);
+    await this.#keep(conversation, [question]);
     await this.#answer(conversation, question.id, { overrides });
   }
 
@@ -199,7 +205,7 @@ export class Chat {
     const running = this.#running.get(id);
     if (running !== undefined) return running;
     const read = await this.#store.read(id);
-    return read && { meta: read.conversation, messages: read.messages };
+    return read && { meta: read.conversation, messages: read.messages, isKept: true };
   }
 
   /** Answers after `parent`. `message`: what is written again or goes on. */
@@ -225,12 +231,27 @@ export class Chat {
         run.message = message;
         run.tokens = 0;
         if (goesOn) Object.assign(message, { state: 'writing', error: undefined });
-        else Object.assign(message, { state: 'writing', content: '', reasoning: undefined, calls: undefined, error: undefined, finish: undefined });
+        else
+          Object.assign(message, {
+            state: 'writing',
+            content: '',
+            reasoning: undefined,
+            calls: undefined,
+            error: undefined,
+            finish: undefined,
+          });
         message.model = host.name;
         add(conversation, message);
         await this.#keep(conversation, [message]);
         const path = pathTo(conversation.messages, goesOn ? message.id : message.parent);
-        const request = requestOf({ path, system: meta.system, fields: { ...fields, ...overrides }, tools: [...tools, ...(meta.tools ?? [])], format, goesOn });
+        const request = requestOf({
+          path,
+          system: meta.system,
+          fields: { ...fields, ...overrides },
+          tools: [...tools, ...(meta.tools ?? [])],
+          format,
+          goesOn,
+        });
         await this.#write(host, request, conversation, run);
         message.state = message.finish === 'cancelled' ? 'interrupted' : 'done';
         await this.#keep(conversation, [message]);
@@ -272,7 +293,7 @@ export class Chat {
         this.#events.onPart(conversation, message, part);
         if (performance.now() - run.lastSaved > SAVE_MS) {
           run.lastSaved = performance.now();
-          void this.#keep(conversation, [message], false, false);
+          void this.#keep(conversation, [message], false);
         }
       };
       const { firstMs, ms } = await writeAnswer(engine, request, message, { signal: abort.signal, onPart });
@@ -303,14 +324,16 @@ export class Chat {
     });
   }
 
-  /** Keeps what changed. A conversation that another tab has deleted does not come back. */
-  async #keep(conversation, messages, isNew = false, tell = true) {
-    const { meta } = conversation;
+  /** Keeps what changed. A conversation that another tab has deleted does not come back; one that was never kept, for want of room, is tried whole. */
+  async #keep(conversation, messages, tell = true) {
+    const { meta, isKept } = conversation;
     meta.updated = Date.now();
     try {
-      const isFirst = isNew && conversation.messages.size === 1;
-      const isThere = isFirst ? (await this.#store.write(meta, messages), true) : await this.#store.update(meta, messages);
-      if (!isThere) this.stop(meta.id);
+      if (!isKept) {
+        await this.#store.write(meta, [...conversation.messages.values()]);
+        conversation.isKept = true;
+      } else if (!(await this.#store.update(meta, messages))) this.stop(meta.id);
+      this.#events.onKept();
       if (tell) await this.refresh();
     } catch (error) {
       // What can't be kept is shown all the same.

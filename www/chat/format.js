@@ -22,20 +22,24 @@ export function readSchema(text) {
   } catch (error) {
     return { fault: text.trim() === '' ? 'The schema is empty.' : `The schema is no JSON: ${error.message}.` };
   }
-  if (typeof schema !== 'boolean' && (typeof schema !== 'object' || schema === null || Array.isArray(schema))) return { fault: 'A schema is an object, or true or false.' };
+  if (typeof schema !== 'boolean' && (typeof schema !== 'object' || schema === null || Array.isArray(schema)))
+    return { fault: 'A schema is an object, or true or false.' };
   const fault = faultIn(schema, 'the schema');
   return fault === undefined ? { schema } : { fault: `${fault}.` };
 }
 
 /** The mistakes that people make: a type that JSON has not, and lists and objects that are something else. */
 function faultIn(schema, where) {
-  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return typeof schema === 'boolean' ? undefined : `In ${where} stands no schema`;
+  if (typeof schema !== 'object' || schema === null || Array.isArray(schema))
+    return typeof schema === 'boolean' ? undefined : `In ${where} stands no schema`;
   const wrong = [schema.type ?? []].flat().find((type) => !TYPES.includes(type));
   if (wrong !== undefined) return `${where} has the type ${JSON.stringify(wrong)}, which JSON has not: there are ${TYPES.join(', ')}`;
-  if (schema.required !== undefined && !(Array.isArray(schema.required) && schema.required.every((name) => typeof name === 'string'))) return `“required” of ${where} has to be a list of names`;
+  if (schema.required !== undefined && !(Array.isArray(schema.required) && schema.required.every((name) => typeof name === 'string')))
+    return `“required” of ${where} has to be a list of names`;
   if (schema.enum !== undefined && !Array.isArray(schema.enum)) return `“enum” of ${where} has to be a list`;
   if (schema.properties !== undefined) {
-    if (typeof schema.properties !== 'object' || schema.properties === null || Array.isArray(schema.properties)) return `“properties” of ${where} has to be an object`;
+    if (typeof schema.properties !== 'object' || schema.properties === null || Array.isArray(schema.properties))
+      return `“properties” of ${where} has to be an object`;
     for (const [name, inner] of Object.entries(schema.properties)) {
       const fault = faultIn(inner, `“${name}”`);
       if (fault !== undefined) return fault;
@@ -64,7 +68,9 @@ export function judged(text, schema) {
   if (schema === undefined) return { valid: true, words: 'Valid JSON.' };
   try {
     const { valid, errors } = new Validator(schema, '2020-12', true).validate(value);
-    return valid ? { valid, words: 'Valid by the schema.' } : { valid, words: `Not valid by the schema: ${errors.at(-1)?.error ?? 'no reason is known'}` };
+    return valid
+      ? { valid, words: 'Valid by the schema.' }
+      : { valid, words: `Not valid by the schema: ${errors.at(-1)?.error ?? 'no reason is known'}` };
   } catch (error) {
     return { valid: false, words: `The schema can’t be checked here: ${error.message}` };
   }

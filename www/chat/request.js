@@ -30,7 +30,9 @@ export function messagesOf(path, system) {
         role,
         content,
         ...(reasoning ? { reasoning_content: reasoning } : {}),
-        ...(calls.length > 0 ? { tool_calls: calls.map(({ id, name, arguments: text }) => ({ id, type: 'function', function: { name, arguments: text } })) } : {}),
+        ...(calls.length > 0
+          ? { tool_calls: calls.map(({ id, name, arguments: text }) => ({ id, type: 'function', function: { name, arguments: text } })) }
+          : {}),
       });
       waiting = calls.map(({ id }) => id);
     }

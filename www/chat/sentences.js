@@ -28,7 +28,8 @@ export class Sentences {
 function spoken(text) {
   return text
     .replace(/^\s*(?:[#>]+|[-*+]|```.*|\|?[-:| ]+\|?)\s*$|^\s*(?:#+|>|[-*+])\s/gm, '')
-    .replace(/[*_`|]+/g, ' ')
+    .replace(/[*`]+/g, '')
+    .replace(/\|/g, ' ')
     .replace(/\s+/g, ' ')
     .trim();
 }

@@ -1,7 +1,17 @@
 // The settings of an answer: each with its name in a request, its bounds and a word on what it does. A field that is left empty is not sent, so the
 // engine's default holds. Knows nothing of how they are shown.
 
-const number = (name, label, words, { min, max, step = 0.05, above, usual }) => ({ name, label, words, min, max, step, above, usual, kind: 'number' });
+const number = (name, label, words, { min, max, step = 0.05, above, usual }) => ({
+  name,
+  label,
+  words,
+  min,
+  max,
+  step,
+  above,
+  usual,
+  kind: 'number',
+});
 const whole = (name, label, words, { min, max, usual }) => ({ name, label, words, min, max, step: 1, usual, kind: 'integer' });
 
 /** `usual` is shown in an empty field: what holds then. */
@@ -10,41 +20,102 @@ export const SETTINGS = [
     title: 'Length and randomness',
     fields: [
       whole('max_tokens', 'Longest answer, tokens', 'The answer is cut there.', { min: 1, usual: 'to the end of the context' }),
-      number('temperature', 'Temperature', '0 always takes the most likely token; more is more varied.', { min: 0, max: 2, usual: 'greedy (0)' }),
-      whole('seed', 'Seed', 'The same seed and settings give the same answer again.', { min: 0, max: Number.MAX_SAFE_INTEGER, usual: 'random' }),
+      number('temperature', 'Temperature', '0 always takes the most likely token; more is more varied.', {
+        min: 0,
+        max: 2,
+        usual: 'greedy (0)',
+      }),
+      whole('seed', 'Seed', 'The same seed and settings give the same answer again.', {
+        min: 0,
+        max: Number.MAX_SAFE_INTEGER,
+        usual: 'random',
+      }),
     ],
   },
   {
     title: 'Which tokens may come',
     fields: [
       whole('top_k', 'Top k', 'Only this many of the most likely tokens.', { min: 0, usual: 'all (0)' }),
-      number('top_p', 'Top p', 'Only the most likely tokens that together reach this probability.', { min: 0, above: 0, max: 1, usual: 'all (1)' }),
+      number('top_p', 'Top p', 'Only the most likely tokens that together reach this probability.', {
+        min: 0,
+        above: 0,
+        max: 1,
+        usual: 'all (1)',
+      }),
       number('min_p', 'Min p', 'Only tokens at least this times as likely as the most likely one.', { min: 0, max: 1, usual: 'all (0)' }),
-      number('typical_p', 'Typical p', 'Only tokens that are about as surprising as was to be expected.', { min: 0, above: 0, max: 1, usual: 'all (1)' }),
-      number('top_n_sigma', 'Top n sigma', 'Only tokens at most this many standard deviations below the best.', { min: 0, max: 100, step: 0.1, usual: 'all (0)' }),
-      number('xtc_probability', 'XTC probability', 'How often the likeliest tokens are left out, for less usual words.', { min: 0, max: 1, usual: 'never (0)' }),
+      number('typical_p', 'Typical p', 'Only tokens that are about as surprising as was to be expected.', {
+        min: 0,
+        above: 0,
+        max: 1,
+        usual: 'all (1)',
+      }),
+      number('top_n_sigma', 'Top n sigma', 'Only tokens at most this many standard deviations below the best.', {
+        min: 0,
+        max: 100,
+        step: 0.1,
+        usual: 'all (0)',
+      }),
+      number('xtc_probability', 'XTC probability', 'How often the likeliest tokens are left out, for less usual words.', {
+        min: 0,
+        max: 1,
+        usual: 'never (0)',
+      }),
       number('xtc_threshold', 'XTC threshold', 'How likely a token has to be for that.', { min: 0, max: 1, usual: '0.1' }),
-      number('dynatemp_range', 'Dynamic temperature', 'The temperature moves by this much, with how sure the model is.', { min: 0, max: 2, usual: 'off (0)' }),
+      number('dynatemp_range', 'Dynamic temperature', 'The temperature moves by this much, with how sure the model is.', {
+        min: 0,
+        max: 2,
+        usual: 'off (0)',
+      }),
       number('dynatemp_exponent', 'Its exponent', 'How fast it moves.', { min: 0, above: 0, max: 10, step: 0.1, usual: '1' }),
     ],
   },
   {
     title: 'Repetition',
     fields: [
-      number('repetition_penalty', 'Repetition penalty', 'Above 1, tokens that were there already become less likely.', { min: 0, above: 0, max: 100, usual: 'off (1)' }),
-      number('frequency_penalty', 'Frequency penalty', 'The same, for each time that the answer has the token.', { min: -2, max: 2, step: 0.1, usual: 'off (0)' }),
-      number('presence_penalty', 'Presence penalty', 'The same, once for each token of the answer.', { min: -2, max: 2, step: 0.1, usual: 'off (0)' }),
+      number('repetition_penalty', 'Repetition penalty', 'Above 1, tokens that were there already become less likely.', {
+        min: 0,
+        above: 0,
+        max: 100,
+        usual: 'off (1)',
+      }),
+      number('frequency_penalty', 'Frequency penalty', 'The same, for each time that the answer has the token.', {
+        min: -2,
+        max: 2,
+        step: 0.1,
+        usual: 'off (0)',
+      }),
+      number('presence_penalty', 'Presence penalty', 'The same, once for each token of the answer.', {
+        min: -2,
+        max: 2,
+        step: 0.1,
+        usual: 'off (0)',
+      }),
       whole('repeat_last_n', 'Window of these three', 'How many tokens back they look; -1 is all.', { min: -1, usual: 'all (-1)' }),
-      number('dry_multiplier', 'DRY multiplier', 'Against going on with a repetition; 0.8 is usual.', { min: 0, max: 100, step: 0.1, usual: 'off (0)' }),
+      number('dry_multiplier', 'DRY multiplier', 'Against going on with a repetition; 0.8 is usual.', {
+        min: 0,
+        max: 100,
+        step: 0.1,
+        usual: 'off (0)',
+      }),
       number('dry_base', 'DRY base', 'How fast that grows with the length of the repetition.', { min: 1, max: 100, usual: '1.75' }),
-      whole('dry_allowed_length', 'DRY allowed length', 'Repetitions up to this many tokens cost nothing.', { min: 1, max: 1024, usual: '2' }),
+      whole('dry_allowed_length', 'DRY allowed length', 'Repetitions up to this many tokens cost nothing.', {
+        min: 1,
+        max: 1024,
+        usual: '2',
+      }),
       whole('dry_penalty_last_n', 'DRY window', 'How many tokens back it looks; -1 is all.', { min: -1, usual: 'all (-1)' }),
     ],
   },
   {
     title: 'Mirostat',
     fields: [
-      { name: 'mirostat', label: 'Mirostat 2', words: 'Holds the surprise of the text near a target, in place of the choices above.', kind: 'switch', on: 2 },
+      {
+        name: 'mirostat',
+        label: 'Mirostat 2',
+        words: 'Holds the surprise of the text near a target, in place of the choices above.',
+        kind: 'switch',
+        on: 2,
+      },
       number('mirostat_tau', 'Its target', 'In bits; more is more varied.', { min: 0, above: 0, max: 100, step: 0.1, usual: '5' }),
       number('mirostat_eta', 'Its rate', 'How fast it follows.', { min: 0, above: 0, max: 1, usual: '0.1' }),
     ],
@@ -52,7 +123,14 @@ export const SETTINGS = [
   {
     title: 'Ends and reasoning',
     fields: [
-      { name: 'stop', label: 'Stop texts', words: 'Up to four, one a line. The answer ends before them.', kind: 'lines', most: 4, usual: 'none' },
+      {
+        name: 'stop',
+        label: 'Stop texts',
+        words: 'Up to four, one a line. The answer ends before them.',
+        kind: 'lines',
+        most: 4,
+        usual: 'none',
+      },
       { name: 'bad_words', label: 'Texts that never come', words: 'One a line.', kind: 'lines', most: 256, usual: 'none' },
       whole('min_tokens', 'Shortest answer, tokens', 'The model does not end its answer before.', { min: 0, usual: '0' }),
       {
@@ -63,7 +141,13 @@ export const SETTINGS = [
         choices: ['none', 'minimal', 'low', 'medium', 'high'],
         usual: 'as the model likes',
       },
-      { name: 'context_shift', label: 'Go on when the context is full', words: 'Drops the older half of the conversation in place of ending the answer.', kind: 'switch', on: true },
+      {
+        name: 'context_shift',
+        label: 'Go on when the context is full',
+        words: 'Drops the older half of the conversation in place of ending the answer.',
+        kind: 'switch',
+        on: true,
+      },
     ],
   },
 ];
@@ -82,9 +166,13 @@ export function faultOf({ kind, label, min, max, above, most }, text) {
   }
   if (kind !== 'number' && kind !== 'integer') return undefined;
   const value = Number(text);
-  const range = max === undefined || max === Number.MAX_SAFE_INTEGER ? `${above === min ? 'above' : 'of at least'} ${min}` : `${above === min ? `above ${min} and at most` : `from ${min} to`} ${max}`;
+  const range =
+    max === undefined || max === Number.MAX_SAFE_INTEGER
+      ? `${above === min ? 'above' : 'of at least'} ${min}`
+      : `${above === min ? `above ${min} and at most` : `from ${min} to`} ${max}`;
   const wanted = `${label} has to be a ${kind === 'integer' ? 'whole ' : ''}number ${range}.`;
-  if (text.trim() === '' || !Number.isFinite(value) || value < min || value > (max ?? Infinity) || (above === min && value === min)) return wanted;
+  if (text.trim() === '' || !Number.isFinite(value) || value < min || value > (max ?? Infinity) || (above === min && value === min))
+    return wanted;
   return kind === 'integer' && !Number.isInteger(value) ? wanted : undefined;
 }
 
@@ -97,13 +185,13 @@ export function readSettings(texts) {
     if (text === undefined || text === '' || text === false) continue;
     const fault = faultOf(field, text);
     if (fault !== undefined) faults.push(fault);
-    else fields[field.name] = valueOf(field, text);
+    else fields[field.name] = readValue(field, text);
   }
   if (fields.temperature === undefined) fields.temperature = 0;
   return { fields, faults };
 }
 
-function valueOf({ kind, on }, text) {
+function readValue({ kind, on }, text) {
   if (kind === 'switch') return on;
   if (kind === 'lines') return linesOf(text);
   return kind === 'choice' ? text : Number(text);

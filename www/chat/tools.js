@@ -17,19 +17,31 @@ export const TOOLS = {
   clock: {
     label: 'Clock',
     words: 'Date and time of this device.',
-    definition: tool('clock', 'The current date and time', { time_zone: { type: 'string', description: 'An IANA time zone such as Europe/Oslo; default: the user’s' } }, []),
+    definition: tool(
+      'clock',
+      'The current date and time',
+      { time_zone: { type: 'string', description: 'An IANA time zone such as Europe/Oslo; default: the user’s' } },
+      [],
+    ),
     run: ({ time_zone }) => timeIn(time_zone),
   },
   calculator: {
     label: 'Calculator',
     words: 'Sums with + − × ÷ ^, parentheses and functions.',
-    definition: tool('calculator', 'Computes a sum exactly', { expression: { type: 'string', description: 'Such as (3 + 4) * sqrt(2)' } }, ['expression']),
+    definition: tool('calculator', 'Computes a sum exactly', { expression: { type: 'string', description: 'Such as (3 + 4) * sqrt(2)' } }, [
+      'expression',
+    ]),
     run: ({ expression }) => String(calculate(String(expression))),
   },
   fetch_address: {
     label: 'Fetch an address',
     words: 'Reads a web page. You are asked each time; its server has to allow it (CORS).',
-    definition: tool('fetch_address', 'Reads the text of a web page', { url: { type: 'string', description: 'An address that begins with https://' } }, ['url']),
+    definition: tool(
+      'fetch_address',
+      'Reads the text of a web page',
+      { url: { type: 'string', description: 'An address that begins with https://' } },
+      ['url'],
+    ),
     run: ({ url }, { consent, signal }) => fetchAddress(String(url), consent, signal),
   },
 };
@@ -57,7 +69,11 @@ export async function runTool({ name, arguments: text }, context) {
 
 function timeIn(timeZone) {
   const zone = typeof timeZone === 'string' && timeZone !== '' ? timeZone : undefined;
-  const words = new Intl.DateTimeFormat('en-GB', { dateStyle: 'full', timeStyle: 'long', ...(zone === undefined ? {} : { timeZone: zone }) });
+  const words = new Intl.DateTimeFormat('en-GB', {
+    dateStyle: 'full',
+    timeStyle: 'long',
+    ...(zone === undefined ? {} : { timeZone: zone }),
+  });
   return words.format(new Date());
 }
 
@@ -68,7 +84,11 @@ async function fetchAddress(text, consent, signal) {
   if (!(await consent(url.href))) return 'The user did not allow this address to be fetched.';
   let response;
   try {
-    response = await fetch(url, { credentials: 'omit', referrerPolicy: 'no-referrer', signal: AbortSignal.any([signal, AbortSignal.timeout(FETCH_MS)]) });
+    response = await fetch(url, {
+      credentials: 'omit',
+      referrerPolicy: 'no-referrer',
+      signal: AbortSignal.any([signal, AbortSignal.timeout(FETCH_MS)]),
+    });
   } catch (error) {
     if (signal.aborted) throw error;
     throw new Error(`${url.host} can’t be read: it does not answer, or it does not allow pages of other sites to read it`);
@@ -102,7 +122,10 @@ async function firstBytes(response) {
 function wordsOf(html) {
   const page = new DOMParser().parseFromString(html, 'text/html');
   for (const element of page.querySelectorAll('script, style, noscript, template, svg, nav, footer')) element.remove();
-  return (page.body?.textContent ?? '').replace(/[ \t]+/g, ' ').replace(/\s*\n\s*/g, '\n').trim();
+  return (page.body?.textContent ?? '')
+    .replace(/[ \t]+/g, ' ')
+    .replace(/\s*\n\s*/g, '\n')
+    .trim();
 }
 
 function shortened(text) {

@@ -71,7 +71,11 @@ class Store {
       await transaction.done;
       return false;
     }
-    await Promise.all([all.put(conversation), ...messages.map((message) => transaction.objectStore('messages').put(message)), transaction.done]);
+    await Promise.all([
+      all.put(conversation),
+      ...messages.map((message) => transaction.objectStore('messages').put(message)),
+      transaction.done,
+    ]);
     this.#tell(conversation.id);
     return true;
   }
@@ -134,7 +138,9 @@ class MemoryStore {
 
   async search(words) {
     const fits = matcher(words);
-    const found = [...this.#all].filter(([, { conversation, messages }]) => fits(conversation.title) || [...messages.values()].some(({ content }) => fits(content)));
+    const found = [...this.#all].filter(
+      ([, { conversation, messages }]) => fits(conversation.title) || [...messages.values()].some(({ content }) => fits(content)),
+    );
     return new Set(found.map(([id]) => id));
   }
 }

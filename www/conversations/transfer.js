@@ -6,7 +6,17 @@ const FORMAT = 'rillm-conversations';
 const VERSION = 1;
 const ROLES = ['user', 'assistant', 'tool'];
 /** What a message may have besides what every message has, and of which type. */
-const OPTIONAL = { content: 'string', reasoning: 'string', call: 'string', finish: 'string', model: 'string', cached: 'number', usage: 'object', timings: 'object', error: 'object' };
+const OPTIONAL = {
+  content: 'string',
+  reasoning: 'string',
+  call: 'string',
+  finish: 'string',
+  model: 'string',
+  cached: 'number',
+  usage: 'object',
+  timings: 'object',
+  error: 'object',
+};
 
 /** A file that is no export of this page, in words for the person who chose it. */
 export class ImportProblem extends Error {}
@@ -26,16 +36,23 @@ export function fromJson(text) {
     throw new ImportProblem(`The file is no JSON: ${error.message}.`);
   }
   if (data?.format !== FORMAT || !Array.isArray(data.conversations)) {
-    throw new ImportProblem('The file holds no conversations of this page. Choose one that “Export” has made, or a list of messages as JSON.');
+    throw new ImportProblem(
+      'The file holds no conversations of this page. Choose one that “Export” has made, or a list of messages as JSON.',
+    );
   }
-  if (data.version !== VERSION) throw new ImportProblem(`The file has version ${data.version}, and this page reads version ${VERSION}. Reload the page for a newer one.`);
+  if (data.version !== VERSION)
+    throw new ImportProblem(
+      `The file has version ${data.version}, and this page reads version ${VERSION}. Reload the page for a newer one.`,
+    );
   return data.conversations.map((given, i) => readConversation(given, `Conversation ${i + 1}`));
 }
 
 function readConversation(given, where) {
-  if (typeof given !== 'object' || given === null || !Array.isArray(given.messages)) throw new ImportProblem(`${where} has no list of messages.`);
+  if (typeof given !== 'object' || given === null || !Array.isArray(given.messages))
+    throw new ImportProblem(`${where} has no list of messages.`);
   const { title = 'Imported', system = '', created = Date.now(), updated = Date.now(), leaf = null } = given;
-  if (typeof title !== 'string' || typeof system !== 'string') throw new ImportProblem(`${where}: its title and its system prompt have to be texts.`);
+  if (typeof title !== 'string' || typeof system !== 'string')
+    throw new ImportProblem(`${where}: its title and its system prompt have to be texts.`);
   const id = newId();
   const ids = new Map();
   for (const message of given.messages) {
@@ -45,17 +62,18 @@ function readConversation(given, where) {
   const messages = new Map();
   given.messages.forEach((message, n) => {
     const at = `${where}, message ${n + 1}`;
-    if (!ROLES.includes(message.role)) throw new ImportProblem(`${at}: its role is ${JSON.stringify(message.role)}, wanted one of ${ROLES.join(', ')}.`);
+    if (!ROLES.includes(message.role))
+      throw new ImportProblem(`${at}: its role is ${JSON.stringify(message.role)}, wanted one of ${ROLES.join(', ')}.`);
     const read = { id: ids.get(message.id), conversation: id, parent: ids.get(message.parent) ?? null, role: message.role, content: '' };
     for (const [name, type] of Object.entries(OPTIONAL)) {
       if (message[name] === undefined || message[name] === null) continue;
-      // biome-ignore lint/suspicious/useValidTypeof: the type comes from the table above.
       if (typeof message[name] !== type) throw new ImportProblem(`${at}: ${name} has to be a ${type}.`);
       read[name] = message[name];
     }
     if (message.calls !== undefined) read.calls = readCalls(message.calls, at);
     read.created = Number.isFinite(message.created) ? message.created : n;
-    read.state = message.state === 'failed' || message.state === 'interrupted' ? message.state : message.state === 'writing' ? 'interrupted' : 'done';
+    read.state =
+      message.state === 'failed' || message.state === 'interrupted' ? message.state : message.state === 'writing' ? 'interrupted' : 'done';
     messages.set(read.id, read);
   });
   const conversation = {
@@ -71,7 +89,8 @@ function readConversation(given, where) {
 
 function readCalls(calls, at) {
   const isCall = (call) => ['id', 'name', 'arguments'].every((name) => typeof call?.[name] === 'string');
-  if (!Array.isArray(calls) || !calls.every(isCall)) throw new ImportProblem(`${at}: its calls have to be a list of {id, name, arguments}.`);
+  if (!Array.isArray(calls) || !calls.every(isCall))
+    throw new ImportProblem(`${at}: its calls have to be a list of {id, name, arguments}.`);
   return calls.map(({ id, name, arguments: text }) => ({ id, name, arguments: text }));
 }
 

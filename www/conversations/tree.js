@@ -37,9 +37,12 @@ export function newestLeaf(messages, id) {
   }
 }
 
+/** Units of a text that are looked at for each letter of a title: an emoji of a family has eleven. */
+const UNITS = 40;
+
 /** The first words of a text, as a title; never cut inside a character that is made of several units. */
 export function titleOf(text, most = 60) {
-  const line = text.trim().split('\n', 1)[0] ?? '';
-  const letters = [...new Intl.Segmenter(undefined, { granularity: 'grapheme' }).segment(line.slice(0, most * 4))].map(({ segment }) => segment);
-  return letters.length <= most && line.length <= most * 4 ? line : `${letters.slice(0, most).join('').trimEnd()}…`;
+  const line = text.trim().split('\n', 1)[0];
+  const letters = [...new Intl.Segmenter(undefined, { granularity: 'grapheme' }).segment(line.slice(0, (most + 1) * UNITS))];
+  return letters.length <= most ? line : `${line.slice(0, letters[most].index).trimEnd()}…`;
 }

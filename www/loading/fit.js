@@ -42,21 +42,30 @@ export function fitOf({ needed, problem }, device) {
   if (device === undefined || !(needed > 0)) return { verdict: 'unknown', words: 'Nothing is known of this device’s GPU.' };
   const { max_buffer_bytes, is_fallback, memory_gib } = device;
   const size = `It needs ${sizeText(needed)} of the GPU`;
-  if (needed * LARGEST_TENSOR > max_buffer_bytes) return { verdict: 'too large', words: `${size}, whose largest buffer has ${sizeText(max_buffer_bytes)}.` };
-  if (is_fallback && needed > MOST_IN_SOFTWARE) return { verdict: 'tight', words: `${size}, and a CPU stands in for it here: answers will be slow.` };
+  if (needed * LARGEST_TENSOR > max_buffer_bytes)
+    return { verdict: 'too large', words: `${size}, whose largest buffer has ${sizeText(max_buffer_bytes)}.` };
+  if (is_fallback && needed > MOST_IN_SOFTWARE)
+    return { verdict: 'tight', words: `${size}, and a CPU stands in for it here: answers will be slow.` };
   if (memory_gib !== undefined) {
     const all = memory_gib * GIB;
     const isExact = memory_gib < REPORTED_AT_MOST;
     if (isExact && needed > all) return { verdict: 'too large', words: `${size}, and this device has ${memory_gib} GB of memory in all.` };
-    if (needed > all / 2) return { verdict: 'tight', words: `${size}; the browser tells of ${memory_gib} GB of memory${isExact ? '' : ' or more'}.` };
+    if (needed > all / 2)
+      return { verdict: 'tight', words: `${size}; the browser tells of ${memory_gib} GB of memory${isExact ? '' : ' or more'}.` };
   } else if (needed > max_buffer_bytes) {
-    return { verdict: 'tight', words: `${size}, more than its largest buffer (${sizeText(max_buffer_bytes)}); how much memory it has, the browser does not tell.` };
+    return {
+      verdict: 'tight',
+      words: `${size}, more than its largest buffer (${sizeText(max_buffer_bytes)}); how much memory it has, the browser does not tell.`,
+    };
   }
   return { verdict: 'fits', words: `${size}.` };
 }
 
 /** The same from what `Engine.inspect` gives. */
 export function fitOfInspection({ weight_bytes = 0, kv_cache_bytes = 0, problem, adapter }, device) {
-  const own = adapter === undefined ? device : { ...device, max_buffer_bytes: adapter.max_buffer_bytes, is_fallback: adapter.is_fallback || (device?.is_fallback ?? false) };
+  const own =
+    adapter === undefined
+      ? device
+      : { ...device, max_buffer_bytes: adapter.max_buffer_bytes, is_fallback: adapter.is_fallback || (device?.is_fallback ?? false) };
   return fitOf({ needed: weight_bytes + kv_cache_bytes, problem }, own);
 }

@@ -7,7 +7,10 @@ const SEARCH_MS = 15_000;
 /** [{source, name, downloads}], those that are downloaded most first. Rejects where the hub can't be reached. */
 export async function searchHub(words, signal) {
   const query = new URLSearchParams({ search: words, filter: 'gguf', sort: 'downloads', direction: '-1', limit: String(MOST) });
-  const response = await fetch(`${HUB}/api/models?${query}`, { credentials: 'omit', signal: AbortSignal.any([signal, AbortSignal.timeout(SEARCH_MS)]) });
+  const response = await fetch(`${HUB}/api/models?${query}`, {
+    credentials: 'omit',
+    signal: AbortSignal.any([signal, AbortSignal.timeout(SEARCH_MS)]),
+  });
   if (!response.ok) throw new Error(`the hub answered with status ${response.status}`);
   const found = await response.json();
   if (!Array.isArray(found)) throw new Error('the hub answered with something else than a list');

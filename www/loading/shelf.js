@@ -44,8 +44,13 @@ export class Shelf {
       return this.#entry({ ...about.get(source), source, name: about.get(source)?.name ?? nameOf(source), facts, kept: model }, device);
     });
     const isKept = new Set(kept.map(({ name }) => name));
-    const described = (entry) => this.#entry({ ...entry, facts: `${sizeText(entry.bytes)}, context ${entry.context.toLocaleString('en')}` }, device);
-    this.#all = { kept: this.kept, served: served.filter(({ source }) => !isKept.has(source)).map(described), known: KNOWN.filter(({ source }) => !isKept.has(source)).map(described) };
+    const described = (entry) =>
+      this.#entry({ ...entry, facts: `${sizeText(entry.bytes)}, context ${entry.context.toLocaleString('en')}` }, device);
+    this.#all = {
+      kept: this.kept,
+      served: served.filter(({ source }) => !isKept.has(source)).map(described),
+      known: KNOWN.filter(({ source }) => !isKept.has(source)).map(described),
+    };
     this.#filter();
   }
 
@@ -122,6 +127,13 @@ export class Shelf {
     for (const name of ['kept', 'served', 'known']) this[name] = searchIn(this.#all[name], words);
     this.#onChange();
   }
+}
+
+/** Whether a model loads without a download that nobody asked for: it is kept here, or this server has it. */
+export async function isAtHand(source) {
+  if (!source.startsWith('hf:') && new URL(source, document.baseURI).origin === location.origin) return true;
+  const kept = await models.info(source).catch(() => undefined);
+  return kept?.complete === true;
 }
 
 /** Those of the models of this server that it has. */

@@ -84,18 +84,26 @@ export function figuresTemplate({ figures, loader }) {
       ${plot({ id: 'dispatches', label: 'Dispatches per token', text: number(last?.dispatches), series: series.dispatches })}
       ${plot({ id: 'waits', label: 'Waits per token', text: last === undefined ? '–' : last.waits.toFixed(2), series: series.waits })}
     </div>
-    ${info === undefined ? nothing : lines([['Adapter', adapterName(info.adapter)], ['Weights', sizeText(info.weight_bytes)], ['KV cache', sizeText(info.kv_cache_bytes)]])}
+    ${
+      info === undefined
+        ? nothing
+        : lines([
+            ['Adapter', adapterName(info.adapter)],
+            ['Weights', sizeText(info.weight_bytes)],
+            ['KV cache', sizeText(info.kv_cache_bytes)],
+          ])
+    }
     ${last === undefined ? nothing : details(last)}`;
 }
 
 function details({ usage, timings, counters, peak, heap }) {
   return html`${lines([
-      ['Prompt', `${usage.prompt_tokens} tokens, ${Math.round(timings.prompt_ms)} ms`],
-      ['From the cache', `${timings.cached_prompt_tokens} tokens`],
-      ['Answer', `${usage.completion_tokens} tokens, ${Math.round(timings.decode_ms)} ms`],
-      ['GPU memory, peak', sizeText(peak)],
-      ['WebAssembly heap', sizeText(heap)],
-    ])}
+    ['Prompt', `${usage.prompt_tokens} tokens, ${Math.round(timings.prompt_ms)} ms`],
+    ['From the cache', `${timings.cached_prompt_tokens} tokens`],
+    ['Answer', `${usage.completion_tokens} tokens, ${Math.round(timings.decode_ms)} ms`],
+    ['GPU memory, peak', sizeText(peak)],
+    ['WebAssembly heap', sizeText(heap)],
+  ])}
     <details class="group">
       <summary>GPU work of the last answer</summary>
       <table class="counters">

@@ -10,10 +10,10 @@ export function logTemplate(app) {
   const path = chat.path;
   if (path.length === 0) return welcome(app);
   return html`${repeat(
-      path,
-      ({ id }) => id,
-      (message) => messageTemplate(app, message, path),
-    )}
+    path,
+    ({ id }) => id,
+    (message) => messageTemplate(app, message, path),
+  )}
     ${chat.run?.consent === undefined ? nothing : consent(chat.run.consent)}`;
 }
 
@@ -31,7 +31,11 @@ function consent({ url, answer }) {
 
 function welcome({ loader, examples, actions, chat }) {
   const isReady = loader.current !== undefined;
-  const words = isReady ? 'Or begin with one of these.' : loader.loading === undefined ? 'Choose a model to begin. It is downloaded once, and then it runs here, on your GPU.' : 'The model is loading.';
+  const words = isReady
+    ? 'Or begin with one of these.'
+    : loader.loading === undefined
+      ? 'Choose a model to begin. It is downloaded once, and then it runs here, on your GPU.'
+      : 'The model is loading.';
   return html`<div id="welcome" class="welcome">
     <h2>Ask something</h2>
     <p id="welcome-text">${words}</p>

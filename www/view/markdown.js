@@ -38,7 +38,13 @@ const maths = [
     tokenizer(text) {
       const [raw, block, dollars, round, square] =
         text.match(/^(?:\$\$([^$\n]+?)\$\$|\$(?!\s)([^$\n]+?)(?<![\s\\])\$(?![\d\w])|\\\((.+?)\\\)|\\\[(.+?)\\\])/) ?? [];
-      if (raw !== undefined) return { type: 'maths', raw, text: (block ?? dollars ?? round ?? square).trim(), display: block !== undefined || square !== undefined };
+      if (raw !== undefined)
+        return {
+          type: 'maths',
+          raw,
+          text: (block ?? dollars ?? round ?? square).trim(),
+          display: block !== undefined || square !== undefined,
+        };
     },
     renderer: ({ text, display }) => `<code data-math="${display ? 'block' : 'inline'}">${escaped(text)}</code>`,
   },
@@ -164,7 +170,14 @@ async function showMaths(code) {
     const { default: engine } = await katex;
     const box = document.createElement('span');
     box.className = code.dataset.math === 'block' ? 'maths block' : 'maths';
-    engine.render(source, box, { displayMode: code.dataset.math === 'block', output: 'mathml', throwOnError: true, trust: false, maxExpand: 200, maxSize: 20 });
+    engine.render(source, box, {
+      displayMode: code.dataset.math === 'block',
+      output: 'mathml',
+      throwOnError: true,
+      trust: false,
+      maxExpand: 200,
+      maxSize: 20,
+    });
     code.replaceWith(box);
   } catch {
     katex = katex && (await katex.catch(() => undefined)) ? katex : undefined;

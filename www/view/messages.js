@@ -61,18 +61,21 @@ function answer(app, message, path) {
     ${calls.map((call) => callTemplate(app, message, call, path, isWriting))}
     ${app.format.kind !== 'text' && isLast && !isWriting && content !== '' ? verdict(content, app.format) : nothing}
     ${error === undefined ? nothing : failure(error)} ${remark(message)}
-    ${isWriting
-      ? nothing
-      : html`<div class="tools">
+    ${
+      isWriting
+        ? nothing
+        : html`<div class="tools">
           ${versions(app, message)} ${content === '' ? nothing : action(app, message, 'copy', ICONS.copy, 'Copy', 'Copy this answer')}
           ${action(app, message, 'again', ICONS.again, error === undefined ? 'Again' : 'Try again', error === undefined ? 'Write this answer again' : 'Try again')}
           ${isLast && canGoOn(message) ? html`<button type="button" class="quiet" @click=${() => actions.resume(message.id)} ?disabled=${chat.run !== undefined}>Continue</button>` : nothing}
           ${figures(message)}
-        </div>`}
+        </div>`
+    }
   </article>`;
 }
 
-const canGoOn = ({ state, finish, content, calls = [] }) => calls.length === 0 && (state === 'interrupted' || (state === 'failed' && content !== '') || finish === 'length');
+const canGoOn = ({ state, finish, content, calls = [] }) =>
+  calls.length === 0 && (state === 'interrupted' || (state === 'failed' && content !== '') || finish === 'length');
 
 function thought(reasoning, isOpenNow) {
   return html`<details class="reasoning">
@@ -92,12 +95,14 @@ function callTemplate({ chat, actions }, message, call, path, isWriting) {
     <h3><span class="tag">Tool</span> ${call.name}</h3>
     <pre tabindex="0">${pretty(call.arguments)}</pre>
     ${result === undefined ? nothing : html`<p class="label">Result</p><pre tabindex="0">${firstLines(result.content)}</pre>`}
-    ${isOpen
-      ? html`<form @submit=${give}>
+    ${
+      isOpen
+        ? html`<form @submit=${give}>
           <label>Nothing on this page answers this call. What did it return?<textarea name="result" rows="2" required></textarea></label>
           <button type="submit">Give the result</button>
         </form>`
-      : nothing}
+        : nothing
+    }
   </section>`;
 }
 
@@ -125,7 +130,14 @@ function failure({ code, message }) {
 }
 
 function remark({ state, finish }) {
-  const words = state === 'interrupted' ? (finish === 'cancelled' ? 'Stopped.' : 'Interrupted.') : state === 'done' && finish === 'length' ? 'The answer reached its length limit.' : undefined;
+  const words =
+    state === 'interrupted'
+      ? finish === 'cancelled'
+        ? 'Stopped.'
+        : 'Interrupted.'
+      : state === 'done' && finish === 'length'
+        ? 'The answer reached its length limit.'
+        : undefined;
   return words === undefined ? nothing : html`<p class="remark">${words}</p>`;
 }
 
@@ -148,7 +160,8 @@ function versions({ chat, actions }, message) {
   const all = versionsOf(chat.shown.messages, message);
   if (all.length < 2) return nothing;
   const at = all.findIndex(({ id }) => id === message.id);
-  const go = (to, label, icon) => html`<button type="button" class="quiet" aria-label=${label} ?disabled=${all[to] === undefined || chat.run !== undefined} @click=${() => actions.choose(all[to].id)}>${icon}</button>`;
+  const go = (to, label, icon) =>
+    html`<button type="button" class="quiet" aria-label=${label} ?disabled=${all[to] === undefined || chat.run !== undefined} @click=${() => actions.choose(all[to].id)}>${icon}</button>`;
   return html`<span class="versions" role="group" aria-label="Versions">
     ${go(at - 1, 'Earlier version', ICONS.left)}<span>${at + 1} of ${all.length}</span>${go(at + 1, 'Later version', ICONS.right)}
   </span>`;

@@ -39,9 +39,11 @@ export function loadingTemplate({ loader, actions }) {
     <progress max="1" value=${part ?? nothing} aria-label="Loading the model"></progress>
     <p class="small" id="progress-text">${status ?? (isPaused ? `${sizeText(progress?.loaded ?? 0)} are kept.` : progressText(progress))}</p>
     <div class="row">
-      ${typeof loading.source !== 'string'
-        ? nothing
-        : html`<button type="button" id="pause-load" @click=${() => (isPaused ? loader.resume() : loader.pause())}>${isPaused ? 'Resume' : 'Pause'}</button>`}
+      ${
+        typeof loading.source !== 'string'
+          ? nothing
+          : html`<button type="button" id="pause-load" @click=${() => (isPaused ? loader.resume() : loader.pause())}>${isPaused ? 'Resume' : 'Pause'}</button>`
+      }
       <button type="button" id="cancel-load" @click=${() => actions.cancelLoad()}>Cancel</button>
     </div>
   </div>`;

@@ -15,10 +15,12 @@ export function push(series, value) {
 }
 
 /** `text` is the newest value in words. */
-export function plot({ label, text, series, id }) {
+export function plot({ label, text, series: given, id }) {
+  // One value is a level line.
+  const series = given.length === 1 ? [given[0], given[0]] : given;
   const most = Math.max(...series, 0);
   const points = series.map((value, i) => {
-    const x = series.length === 1 ? WIDTH : (i / (series.length - 1)) * WIDTH;
+    const x = (i / (series.length - 1)) * WIDTH;
     const y = HEIGHT - 2 - (most > 0 ? (value / most) * (HEIGHT - 6) : 0);
     return [x.toFixed(1), y.toFixed(1)];
   });

@@ -133,10 +133,12 @@ export function formatTemplate({ format, actions }) {
       <legend>Form of the answer</legend>
       ${choice('text', 'Any text')} ${choice('json', 'JSON')} ${choice('schema', 'JSON by a schema')}
     </fieldset>
-    ${kind === 'schema'
-      ? html`<label for="schema">JSON schema</label>
+    ${
+      kind === 'schema'
+        ? html`<label for="schema">JSON schema</label>
           <textarea id="schema" class="code" rows="9" spellcheck="false" .value=${live(schema)} @input=${({ currentTarget }) => actions.setFormat({ schema: currentTarget.value })} aria-describedby="schema-state" aria-invalid=${read.fault === undefined ? nothing : 'true'}></textarea>
           <p id="schema-state" class=${read.fault === undefined ? 'verdict good' : 'verdict bad'} role="status">${read.fault === undefined ? '✓ A schema.' : `✗ ${read.fault}`}</p>
           <div class="row"><button type="button" @click=${() => actions.setFormat({ schema: EXAMPLE_SCHEMA })}>An example</button></div>`
-      : nothing}`;
+        : nothing
+    }`;
 }

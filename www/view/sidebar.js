@@ -17,15 +17,16 @@ export function sidebarTemplate(app) {
       ${repeat(
         shown,
         ({ id }) => id,
-        (meta) => html`<li class=${meta.id === chat.shown.meta.id ? 'current' : ''}>${renaming?.id === meta.id ? renameForm(app, meta) : item(app, meta)}</li>`,
+        (meta) =>
+          html`<li class=${meta.id === chat.shown.meta.id ? 'current' : ''}>${renaming?.id === meta.id ? renameForm(app, meta) : item(app, meta)}</li>`,
       )}
     </ul>
     ${shown.length === 0 ? html`<p class="small" id="no-conversations">${search.found === undefined ? 'Conversations that you begin are listed here. They stay in this browser.' : 'Nothing was found.'}</p>` : nothing}
     <div class="side-foot">
-      ${app.isKept ? nothing : html`<p class="small warn">This browser keeps no conversations here (a private window, perhaps): export what you want to have tomorrow.</p>`}
+      ${app.isKept ? nothing : html`<p class="small warn">What is said now is not kept (a private window, or no room): export what you want to have tomorrow.</p>`}
       <div class="row">
-        <button type="button" id="export" @click=${() => actions.exportAll()} ?disabled=${chat.list.length === 0}>Export all</button>
-        <button type="button" id="import" @click=${() => document.getElementById('import-file').click()}>Import</button>
+        <button type="button" id="export" aria-label="Export all conversations" @click=${() => actions.exportAll()} ?disabled=${chat.list.length === 0}>Export</button>
+        <button type="button" id="import" aria-label="Import conversations" @click=${() => document.getElementById('import-file').click()}>Import</button>
         <input id="import-file" class="hidden" type="file" accept=".json,application/json" tabindex="-1" aria-label="A file of conversations" @change=${(event) => actions.importFile(event.currentTarget)} />
       </div>
     </div>`;
@@ -67,6 +68,7 @@ const DAY = 86_400_000;
 
 function dateOf(time) {
   const date = new Date(time);
-  if (Date.now() - time < DAY && date.getDate() === new Date().getDate()) return new Intl.DateTimeFormat(undefined, { timeStyle: 'short' }).format(date);
+  if (Date.now() - time < DAY && date.getDate() === new Date().getDate())
+    return new Intl.DateTimeFormat(undefined, { timeStyle: 'short' }).format(date);
   return new Intl.DateTimeFormat(undefined, { dateStyle: 'medium' }).format(date);
 }

@@ -18,7 +18,13 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 /** A page with the stub, whose console is watched. `address` opens it without one. */
 export async function openStubbed(stage, options = {}) {
   const { code } = await transform(readFileSync(join(root, 'tests/browser/page/stub.ts'), 'utf8'), { loader: 'ts' });
-  const opened = await stage.openPage({ url: 'about:blank', allowed: [/Failed to load resource/], viewport: WIDE, serviceWorkers: 'block', ...options });
+  const opened = await stage.openPage({
+    url: 'about:blank',
+    allowed: [/Failed to load resource/],
+    viewport: WIDE,
+    serviceWorkers: 'block',
+    ...options,
+  });
   const context = opened.page.context();
   await context.route('**/rillm/dist/index.js', (route) => route.fulfill({ contentType: 'text/javascript', body: code }));
   const start = async (page = opened.page) => {
@@ -47,7 +53,9 @@ export async function ask(page, text) {
 }
 
 export async function settled(page) {
-  await page.waitForFunction(() => document.querySelector('#send')?.getAttribute('aria-label') === 'Send' && document.querySelector('[aria-busy]') === null);
+  await page.waitForFunction(
+    () => document.querySelector('#send')?.getAttribute('aria-label') === 'Send' && document.querySelector('[aria-busy]') === null,
+  );
 }
 
 export const answers = (page) => page.locator('.message.assistant');
@@ -65,7 +73,12 @@ export async function faultsOf(page) {
 export async function smallTargets(page) {
   return page.evaluate(() =>
     [...document.querySelectorAll('button, select, input, textarea, summary, .bar a, label.check')]
-      .filter((element) => element.checkVisibility() && !element.classList.contains('hidden') && element.closest('label.check') !== null === element.matches('label.check'))
+      .filter(
+        (element) =>
+          element.checkVisibility() &&
+          !element.classList.contains('hidden') &&
+          (element.closest('label.check') !== null) === element.matches('label.check'),
+      )
       .map((element) => [element, element.getBoundingClientRect()])
       .filter(([, { width, height }]) => width > 0 && (width < 43.5 || height < 43.5))
       .map(([element, { width, height }]) => `${element.outerHTML.slice(0, 120)} ${width.toFixed(0)}×${height.toFixed(0)}`),

