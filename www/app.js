@@ -8,6 +8,7 @@ import { definitionsOf, isBuiltIn } from './chat/tools.js';
 import { openStore } from './conversations/store.js';
 import { fromJson, ImportProblem, toJson, toMarkdown } from './conversations/transfer.js';
 import { titleOf } from './conversations/tree.js';
+import { faultOfContext } from './loading/fit.js';
 import { ModelLoader } from './loading/loader.js';
 import { isAtHand, servedHere, Shelf } from './loading/shelf.js';
 import { Preferences, tabGet, tabSet } from './preferences.js';
@@ -15,8 +16,8 @@ import { adviceOf } from './view/advice.js';
 import { Figures } from './view/figures.js';
 import { adviceFor, browserOf } from './webgpu_advice.js';
 
-/** GPU memory is looked at this often while an answer is written. */
-const MEMORY_MS = 1000;
+/** The GPU's counters are looked at this often while an answer is written. */
+const LOOK_MS = 1000;
 /** An import that is larger is a mistake. */
 const MOST_IMPORT_BYTES = 200e6;
 
@@ -87,7 +88,7 @@ export async function openApp(page) {
       app.figures.clear();
       if (typeof host.source === 'string') preferences.set('model', { source: host.source, name: host.name });
       void host.engine.stats().then(
-        (stats) => app.figures.memory(stats),
+        (stats) => app.figures.look(stats),
         () => {},
       );
       page.loaded();
@@ -105,10 +106,10 @@ export async function openApp(page) {
   app.shelf = new Shelf(changed);
 
   let isWatching = false;
-  const lookAtMemory = async () => {
+  const lookAtGpu = async () => {
     isWatching = false;
     const stats = await app.loader.current?.engine.stats().catch(() => undefined);
-    if (stats !== undefined) app.figures.memory(stats);
+    if (stats !== undefined) app.figures.look(stats);
     changed();
   };
   app.chat = new Chat(store, {
@@ -124,7 +125,7 @@ export async function openApp(page) {
       if (conversation === app.chat.shown) page.say(sentences.push(content));
       if (!isWatching) {
         isWatching = true;
-        setTimeout(lookAtMemory, MEMORY_MS);
+        setTimeout(lookAtGpu, LOOK_MS);
       }
       changed();
     },
@@ -143,11 +144,15 @@ export async function openApp(page) {
 
   const loadOptions = () => {
     const { contextLength = '', kvCache = '' } = app.loadOptions;
-    const length = Number(contextLength);
-    return {
-      ...(contextLength !== '' && Number.isInteger(length) && length > 0 ? { contextLength: length } : {}),
-      ...(kvCache === '' ? {} : { kvCache }),
-    };
+    return { ...(contextLength === '' ? {} : { contextLength: Number(contextLength) }), ...(kvCache === '' ? {} : { kvCache }) };
+  };
+  /** Loads a model as the person wants it; what they want has to be possible. */
+  const load = (source, name) => {
+    const fault = faultOfContext(app.loadOptions.contextLength);
+    page.closeModels();
+    app.notice = fault === undefined ? undefined : { title: 'That can’t be loaded.', words: fault };
+    changed();
+    return fault === undefined ? app.loader.load(source, { name, options: loadOptions() }) : undefined;
   };
 
   const setDraft = (text) => {
@@ -330,6 +335,7 @@ export async function openApp(page) {
     setLoadOption(name, text) {
       app.loadOptions = { ...app.loadOptions, [name]: text };
       preferences.set('loadOptions', app.loadOptions);
+      changed();
     },
 
     openModels() {
@@ -344,21 +350,13 @@ export async function openApp(page) {
       if (app.shelf.isAddress) this.loadModel(addressOf(text));
       else void app.shelf.searchNow();
     },
-    loadModel(source, name) {
-      page.closeModels();
-      app.notice = undefined;
-      return app.loader.load(source, { name, options: loadOptions() });
-    },
+    loadModel: load,
     loadFiles(input) {
       const files = [...input.files];
       input.value = '';
       if (files.length > 0) this.takeFiles(files);
     },
-    takeFiles(files) {
-      page.closeModels();
-      app.notice = undefined;
-      void app.loader.load(files.length === 1 ? files[0] : files, { options: loadOptions() });
-    },
+    takeFiles: (files) => load(files.length === 1 ? files[0] : files),
     checkModel: (entry) => app.shelf.check(entry),
     async deleteModel(source) {
       app.confirming = undefined;
@@ -388,7 +386,8 @@ export async function openApp(page) {
     const { source, name } = preferences.get('model', {});
     const first = typeof source === 'string' && (await isAtHand(source)) ? { source, name } : (await servedHere())[0];
     const isIdle = app.loader.loading === undefined && app.loader.current === undefined;
-    if (first !== undefined && isIdle) void app.loader.load(first.source, { name: first.name, options: loadOptions() });
+    const options = faultOfContext(app.loadOptions.contextLength) === undefined ? loadOptions() : {};
+    if (first !== undefined && isIdle) void app.loader.load(first.source, { name: first.name, options });
   };
   return app;
 }

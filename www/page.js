@@ -34,6 +34,7 @@ let focusNext;
 function changed() {
   if (isDue || app === undefined) return;
   isDue = true;
+  byId('log').ariaBusy = 'true';
   const wait = notBefore - performance.now();
   if (wait > 0) setTimeout(() => requestAnimationFrame(draw), wait);
   else requestAnimationFrame(draw);
@@ -45,6 +46,7 @@ function draw() {
   const log = byId('log');
   render(logTemplate(app), log);
   if (isFollowing) log.scrollTop = log.scrollHeight;
+  log.ariaBusy = String(app.chat.run !== undefined);
   render(composerTemplate(app), byId('composer'));
   render(sidebarTemplate(app), byId('side'));
   render(panelTemplate(), byId('panel'));

@@ -15,7 +15,7 @@ import { FIELDS, faultOf, readSettings } from '../../www/chat/settings.js';
 import { runTool, TOOLS, wellFormed } from '../../www/chat/tools.js';
 import { fromJson, ImportProblem, toJson, toMarkdown } from '../../www/conversations/transfer.js';
 import { newestLeaf, newId, pathTo, titleOf, versionsOf } from '../../www/conversations/tree.js';
-import { deviceOf, fitOf, fitOfInspection, neededBytes } from '../../www/loading/fit.js';
+import { deviceOf, faultOfContext, fitOf, fitOfInspection, neededBytes } from '../../www/loading/fit.js';
 import { isAddress, searchIn } from '../../www/loading/hub.js';
 import { KNOWN } from '../../www/loading/known.js';
 import { adviceFor, browserOf } from '../../www/webgpu_advice.js';
@@ -247,6 +247,8 @@ test('what fits follows the adapter, the memory and what was inspected', async (
   assert.equal(fitOfInspection(inspected, gpu).verdict, 'too large');
   assert.equal(await deviceOf({ gpu: undefined }), undefined);
   assert.equal(await deviceOf({ gpu: { requestAdapter: async () => null } }), undefined);
+  for (const text of [undefined, '', '1', '4096']) assert.equal(faultOfContext(text), undefined, text);
+  for (const text of ['0', '-1', '1.5', 'long', ' ']) assert.match(faultOfContext(text), /whole number/, text);
   for (const model of KNOWN) assert.ok(neededBytes(model) >= model.bytes && model.source.startsWith('hf:'), model.name);
   assert.deepEqual(
     KNOWN.map(({ bytes }) => bytes),

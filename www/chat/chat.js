@@ -2,16 +2,10 @@
 // of how anything looks.
 
 import { newestLeaf, newId, pathTo, titleOf } from '../conversations/tree.js';
-import { writeAnswer } from './answer.js';
-import { requestOf } from './request.js';
-import { isBuiltIn, runTool, wellFormed } from './tools.js';
+import { add, lockOf, newMessage, writeRounds } from './rounds.js';
+import { wellFormed } from './tools.js';
 
-/** How often an answer that is being written is kept, in milliseconds: what a reload loses of it. */
-const SAVE_MS = 400;
-/** Answers in a row that call tools, before the person has to ask again. */
-const MOST_ROUNDS = 8;
 const NEW_TITLE = 'New conversation';
-const lockOf = (message) => `rillm-answer-${message.id}`;
 
 /**
  * `events`: engine() → {engine, name, use() → release} or undefined; settings() → {fields, faults, tools, format}; onChange(); onPart(conversation, message, part);
@@ -86,10 +80,7 @@ export class Chat {
         system === undefined ? {} : { system },
         tools === undefined ? {} : { tools },
       );
-    const question = newMessage(meta, meta.leaf, 'user', wellFormed(text));
-    add(conversation, question);
-    await this.#keep(conversation, [question]);
-    await this.#answer(conversation, question.id, { overrides });
+    await this.#ask(conversation, meta.leaf, text, { overrides });
   }
 
   /** Asks the same otherwise; what was there stays as another version. */
@@ -97,10 +88,7 @@ export class Chat {
     const conversation = this.shown;
     const original = conversation.messages.get(id);
     if (original === undefined || this.isRunning(conversation.meta.id)) return;
-    const question = newMessage(conversation.meta, original.parent, 'user', wellFormed(text));
-    add(conversation, question);
-    await this.#keep(conversation, [question]);
-    await this.#answer(conversation, question.id);
+    await this.#ask(conversation, original.parent, text);
   }
 
   /** Writes an answer again, as another version; one that came to nothing is written in its own place. */
@@ -108,7 +96,8 @@ export class Chat {
     const conversation = this.shown;
     const message = conversation.messages.get(id);
     if (message === undefined || this.isRunning(conversation.meta.id)) return;
-    await this.#answer(conversation, message.parent, isEmpty(message) ? { message } : {});
+    const given = isEmpty(message) ? { message } : {};
+    await this.#inRun(conversation, (run) => this.#answer(conversation, run, message.parent, given));
   }
 
   /** Goes on with an answer that was cut. */
@@ -116,7 +105,8 @@ export class Chat {
     const conversation = this.shown;
     const message = conversation.messages.get(id);
     if (message === undefined || this.isRunning(conversation.meta.id)) return;
-    await this.#answer(conversation, message.parent, message.content === '' ? { message } : { message, goesOn: true });
+    const given = { message, goesOn: message.content !== '' };
+    await this.#inRun(conversation, (run) => this.#answer(conversation, run, message.parent, given));
   }
 
   /** The result of a call that the page does not know; the model goes on when all calls have theirs. */
@@ -126,12 +116,13 @@ export class Chat {
     const message = conversation.messages.get(id);
     const known = this.path.filter(({ role }) => role === 'tool').map((result) => result.call);
     if (known.includes(call)) return;
-    const result = { ...newMessage(conversation.meta, conversation.meta.leaf, 'tool', wellFormed(text)), call };
-    add(conversation, result);
-    await this.#keep(conversation, [result]);
-    const isOpen = message.calls.some((one) => one.id !== call && !known.includes(one.id));
-    if (!isOpen) await this.#answer(conversation, result.id);
-    else this.#events.onChange();
+    await this.#inRun(conversation, async (run) => {
+      const result = { ...newMessage(conversation.meta, conversation.meta.leaf, 'tool', wellFormed(text)), call };
+      add(conversation, result);
+      await this.#keep(conversation, [result]);
+      const isOpen = message.calls.some((one) => one.id !== call && !known.includes(one.id));
+      if (!isOpen) await this.#answer(conversation, run, result.id);
+    });
   }
 
   /** Shows the branch of another version. */
@@ -191,10 +182,10 @@ export class Chat {
       if (this.shown.meta.id === id) this.startNew();
     } else if (this.shown.meta.id === id) {
       const read = await this.#store.read(id).catch(() => undefined);
-      const own = this.#running.get(id)?.run.message.id;
+      const run = this.#running.get(id)?.run;
       if (read !== undefined && this.shown.meta.id === id) {
-        for (const message of read.messages.values()) if (message.id !== own) this.shown.messages.set(message.id, message);
-        if (own === undefined) this.shown.meta = read.conversation;
+        for (const message of read.messages.values()) if (message.id !== run?.message?.id) this.shown.messages.set(message.id, message);
+        if (run === undefined) this.shown.meta = read.conversation;
       }
     }
     await this.refresh();
@@ -208,120 +199,60 @@ export class Chat {
     return read && { meta: read.conversation, messages: read.messages, isKept: true };
   }
 
+  /** A question after `parent`, and its answer. */
+  async #ask(conversation, parent, text, given) {
+    await this.#inRun(conversation, async (run) => {
+      const question = newMessage(conversation.meta, parent, 'user', wellFormed(text));
+      add(conversation, question);
+      await this.#keep(conversation, [question]);
+      await this.#answer(conversation, run, question.id, given);
+    });
+  }
+
+  /** What happens in a conversation while nothing else may be asked there. It begins at once, so that a second click finds it. */
+  async #inRun(conversation, work) {
+    const { id } = conversation.meta;
+    conversation.run = { abort: new AbortController(), message: undefined, tokens: 0, consent: undefined };
+    this.#running.set(id, conversation);
+    this.#events.onChange();
+    try {
+      await work(conversation.run);
+    } finally {
+      conversation.run = undefined;
+      this.#running.delete(id);
+      this.#events.onChange();
+    }
+  }
+
   /** Answers after `parent`. `message`: what is written again or goes on. */
-  async #answer(conversation, parent, { message: given, goesOn = false, overrides = {} } = {}) {
+  async #answer(conversation, run, parent, { message: given, goesOn = false, overrides = {} } = {}) {
     const { meta } = conversation;
+    const message = given ?? newMessage(meta, parent, 'assistant', '');
+    add(conversation, message);
     const host = this.#events.engine();
     const { fields, faults, tools, format } = this.#events.settings();
-    const refused = host === undefined ? 'There is no model yet. Load one, and ask again.' : faults[0];
-    let message = given ?? { ...newMessage(meta, parent, 'assistant', ''), state: 'failed' };
-    if (refused !== undefined) {
-      Object.assign(message, { state: 'failed', error: { code: 'page', message: refused } });
-      add(conversation, message);
+    const fault = host === undefined ? 'There is no model yet. Load one, and ask again.' : faults[0];
+    if (fault !== undefined) {
+      Object.assign(message, { state: 'failed', error: { code: 'page', message: fault } });
       await this.#keep(conversation, [message]);
       return;
     }
-    const abort = new AbortController();
-    const { signal } = abort;
-    const run = (conversation.run = { abort, message, tokens: 0, lastSaved: 0 });
-    this.#running.set(meta.id, conversation);
+    const asked = { system: meta.system, fields: { ...fields, ...overrides }, tools: [...tools, ...(meta.tools ?? [])], format };
     const release = host.use();
     try {
-      for (let round = 0; ; round++) {
-        run.message = message;
-        run.tokens = 0;
-        if (goesOn) Object.assign(message, { state: 'writing', error: undefined });
-        else
-          Object.assign(message, {
-            state: 'writing',
-            content: '',
-            reasoning: undefined,
-            calls: undefined,
-            error: undefined,
-            finish: undefined,
-          });
-        message.model = host.name;
-        add(conversation, message);
-        await this.#keep(conversation, [message]);
-        const path = pathTo(conversation.messages, goesOn ? message.id : message.parent);
-        const request = requestOf({
-          path,
-          system: meta.system,
-          fields: { ...fields, ...overrides },
-          tools: [...tools, ...(meta.tools ?? [])],
-          format,
-          goesOn,
-        });
-        await this.#write(host, request, conversation, run);
-        message.state = message.finish === 'cancelled' ? 'interrupted' : 'done';
-        await this.#keep(conversation, [message]);
-        const calls = message.calls ?? [];
-        if (signal.aborted || message.finish !== 'tool_calls' || calls.length === 0 || round + 1 >= MOST_ROUNDS) break;
-        if (!calls.every(({ name }) => isBuiltIn(name))) break;
-        for (const call of calls) {
-          const content = await runTool(call, { signal, consent: (url) => this.#consent(run, url, signal) });
-          const result = { ...newMessage(meta, meta.leaf, 'tool', content), call: call.id };
-          add(conversation, result);
-          await this.#keep(conversation, [result]);
-        }
-        message = newMessage(meta, meta.leaf, 'assistant', '');
-        goesOn = false;
-      }
-    } catch (error) {
-      if (message.state === 'writing') {
-        const { code = 'internal', message: words } = error;
-        Object.assign(message, { state: 'failed', error: { code, message: words } });
-      }
-      await this.#keep(conversation, [message]);
-      if (!signal.aborted) this.#events.onProblem(error);
+      await writeRounds(conversation, run, message, {
+        host,
+        goesOn,
+        asked,
+        keep: (messages, tell) => this.#keep(conversation, messages, tell),
+        onChange: this.#events.onChange,
+        onPart: (writing, part) => this.#events.onPart(conversation, writing, part),
+        onAnswer: this.#events.onAnswer,
+        onProblem: this.#events.onProblem,
+      });
     } finally {
       release();
-      conversation.run = undefined;
-      this.#running.delete(meta.id);
-      this.#events.onChange();
     }
-  }
-
-  /** One answer of the engine, kept while it comes. */
-  async #write(host, request, conversation, run) {
-    const { message, abort } = run;
-    const write = async () => {
-      const { engine } = host;
-      const before = await engine.stats();
-      const onPart = (part) => {
-        run.tokens += part.tokens;
-        this.#events.onPart(conversation, message, part);
-        if (performance.now() - run.lastSaved > SAVE_MS) {
-          run.lastSaved = performance.now();
-          void this.#keep(conversation, [message], false);
-        }
-      };
-      const { firstMs, ms } = await writeAnswer(engine, request, message, { signal: abort.signal, onPart });
-      // An engine that was disposed of in between has no figures.
-      const after = await engine.stats().catch(() => undefined);
-      if (after !== undefined && message.usage !== undefined) this.#events.onAnswer({ before, after, message, firstMs, ms });
-    };
-    // The lock tells other tabs, and this one after a reload, that somebody writes this answer.
-    return navigator.locks === undefined ? write() : navigator.locks.request(lockOf(message), write);
-  }
-
-  /** Asks the person whether an address may be fetched. */
-  #consent(run, url, signal) {
-    return new Promise((resolve, reject) => {
-      const answer = (allowed) => {
-        run.consent = undefined;
-        signal.removeEventListener('abort', abort);
-        this.#events.onChange();
-        resolve(allowed);
-      };
-      const abort = () => {
-        run.consent = undefined;
-        reject(signal.reason);
-      };
-      run.consent = { url, answer };
-      signal.addEventListener('abort', abort, { once: true });
-      this.#events.onChange();
-    });
   }
 
   /** Keeps what changed. A conversation that another tab has deleted does not come back; one that was never kept, for want of room, is tried whole. */
@@ -346,19 +277,6 @@ export class Chat {
 function freshConversation() {
   const now = Date.now();
   return { meta: { id: newId(), title: NEW_TITLE, system: '', created: now, updated: now, leaf: null }, messages: new Map() };
-}
-
-let lastCreated = 0;
-
-function newMessage({ id: conversation }, parent, role, content) {
-  // Two messages of one millisecond keep their order.
-  lastCreated = Math.max(Date.now(), lastCreated + 1);
-  return { id: newId(), conversation, parent, role, content, created: lastCreated, state: 'done' };
-}
-
-function add({ meta, messages }, message) {
-  messages.set(message.id, message);
-  meta.leaf = message.id;
 }
 
 const isEmpty = ({ content, reasoning, calls = [] }) => content === '' && !reasoning && calls.length === 0;

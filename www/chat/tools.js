@@ -78,8 +78,8 @@ function timeIn(timeZone) {
 }
 
 async function fetchAddress(text, consent, signal) {
-  const url = URL.parse?.(text) ?? new URL(text);
-  if (url === null) throw new Error(`${text} is no address`);
+  if (!URL.canParse(text)) throw new Error(`${text} is no address`);
+  const url = new URL(text);
   if (url.protocol !== 'https:' && url.protocol !== 'http:') throw new Error('only addresses of http and https can be fetched');
   if (!(await consent(url.href))) return 'The user did not allow this address to be fetched.';
   let response;

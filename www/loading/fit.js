@@ -69,3 +69,9 @@ export function fitOfInspection({ weight_bytes = 0, kv_cache_bytes = 0, problem,
       : { ...device, max_buffer_bytes: adapter.max_buffer_bytes, is_fallback: adapter.is_fallback || (device?.is_fallback ?? false) };
   return fitOf({ needed: weight_bytes + kv_cache_bytes, problem }, own);
 }
+
+/** What is wrong with the text of a context's length, in words; undefined if nothing is. */
+export function faultOfContext(text = '') {
+  const length = Number(text);
+  return text === '' || (Number.isInteger(length) && length > 0) ? undefined : 'The context has to be a whole number of tokens, at least 1.';
+}

@@ -18,10 +18,14 @@ export class Figures {
   last;
   #arrivals = [];
   #drawn = 0;
+  /** Tokens in all, and what the counters said when they were last looked at. */
+  #tokens = 0;
+  #seen;
 
   /** Tokens that came now. The first of an answer waits for the whole prompt, so time is counted from it on. */
   tokens(count, isFirst) {
     const now = performance.now();
+    this.#tokens += count;
     if (isFirst) this.#arrivals = [];
     this.#arrivals.push([now, isFirst ? 0 : count]);
     while (this.#arrivals.length > 2 && now - this.#arrivals[0][0] > WINDOW_MS) this.#arrivals.shift();
@@ -34,8 +38,15 @@ export class Figures {
     push(this.series.speed, this.speed);
   }
 
-  memory({ live_bytes }) {
-    push(this.series.memory, live_bytes);
+  /** Counters in the middle of an answer, or between answers. */
+  look(stats) {
+    push(this.series.memory, stats.live_bytes);
+    const seen = this.#seen;
+    this.#seen = { stats, tokens: this.#tokens };
+    if (seen === undefined || this.#tokens === seen.tokens) return;
+    const per = (name) => (stats[name] - seen.stats[name]) / (this.#tokens - seen.tokens);
+    push(this.series.dispatches, per('dispatches'));
+    push(this.series.waits, per('maps') + per('syncs'));
   }
 
   /** The end of an answer. */
@@ -44,7 +55,8 @@ export class Figures {
     if (timings?.tokens_per_s > 0) this.speed = timings.tokens_per_s;
     this.first = firstMs;
     push(this.series.first, firstMs);
-    this.memory(after);
+    push(this.series.memory, after.live_bytes);
+    this.#seen = { stats: after, tokens: this.#tokens };
     const per = (name) => (after[name] - before[name]) / tokens;
     this.last = { usage, timings, dispatches: per('dispatches'), waits: per('maps') + per('syncs') };
     push(this.series.dispatches, this.last.dispatches);
@@ -57,7 +69,7 @@ export class Figures {
   /** Another model: its speed is not that of the one before. */
   clear() {
     for (const series of Object.values(this.series)) series.length = 0;
-    this.speed = this.first = this.last = undefined;
+    this.speed = this.first = this.last = this.#seen = undefined;
   }
 }
 

@@ -15,7 +15,7 @@ const ALLOWED_TAGS = [
   ...['p', 'br', 'hr', 'strong', 'em', 'del', 'code', 'pre', 'blockquote', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6'],
   ...['ul', 'ol', 'li', 'table', 'thead', 'tbody', 'tr', 'th', 'td', 'a', 'sub', 'sup', 'kbd', 'mark', 'u'],
 ];
-const ALLOWED_ATTR = ['href', 'align', 'start', 'class', 'data-math'];
+const ALLOWED_ATTR = ['href', 'align', 'start', 'class'];
 
 const escaped = (text) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
 
@@ -29,7 +29,7 @@ const maths = [
       const [raw, dollars, brackets] = text.match(/^ {0,3}(?:\$\$([^$]+?)\$\$|\\\[([\s\S]+?)\\\])(?: *(?:\n|$))/) ?? [];
       if (raw !== undefined) return { type: 'mathsBlock', raw, text: (dollars ?? brackets).trim() };
     },
-    renderer: ({ text }) => `<p><code data-math="block">${escaped(text)}</code></p>\n`,
+    renderer: ({ text }) => `<p><code class="tex block">${escaped(text)}</code></p>\n`,
   },
   {
     name: 'maths',
@@ -46,7 +46,7 @@ const maths = [
           display: block !== undefined || square !== undefined,
         };
     },
-    renderer: ({ text, display }) => `<code data-math="${display ? 'block' : 'inline'}">${escaped(text)}</code>`,
+    renderer: ({ text, display }) => `<code class="tex${display ? ' block' : ''}">${escaped(text)}</code>`,
   },
 ];
 
@@ -125,7 +125,7 @@ function rendered(tokens) {
   }
   for (const pre of fragment.querySelectorAll('pre')) pre.replaceWith(codeBlock(pre));
   for (const table of fragment.querySelectorAll('table')) table.replaceWith(scrolling(table, 'Table'));
-  for (const code of fragment.querySelectorAll('[data-math]')) void showMaths(code);
+  for (const code of fragment.querySelectorAll('code.tex')) void showMaths(code);
   return fragment;
 }
 
@@ -168,10 +168,11 @@ async function showMaths(code) {
   try {
     katex ??= import('katex');
     const { default: engine } = await katex;
+    const displayMode = code.classList.contains('block');
     const box = document.createElement('span');
-    box.className = code.dataset.math === 'block' ? 'maths block' : 'maths';
+    box.className = displayMode ? 'maths block' : 'maths';
     engine.render(source, box, {
-      displayMode: code.dataset.math === 'block',
+      displayMode,
       output: 'mathml',
       throwOnError: true,
       trust: false,

@@ -5,7 +5,7 @@ import { html, nothing } from 'lit-html';
 import { live } from 'lit-html/directives/live.js';
 import { repeat } from 'lit-html/directives/repeat.js';
 
-import { sizeText } from '../loading/fit.js';
+import { faultOfContext, sizeText } from '../loading/fit.js';
 import { ICONS } from './icons.js';
 
 const WHENCE = { network: '', cache: ' from the cache', file: ' from the file' };
@@ -89,12 +89,13 @@ export function modelDialogTemplate(app) {
 }
 
 function loadOptions({ loadOptions: given, actions }) {
+  const fault = faultOfContext(given.contextLength);
   return html`<details class="group">
     <summary>Context and cache</summary>
     <div class="pair">
       <div>
         <label for="context-length">Context, tokens</label>
-        <input id="context-length" inputmode="numeric" placeholder="4096, or less if it has to be" .value=${live(given.contextLength ?? '')} @input=${({ currentTarget }) => actions.setLoadOption('contextLength', currentTarget.value)} />
+        <input id="context-length" inputmode="numeric" placeholder="4096, or less if it has to be" aria-invalid=${fault === undefined ? nothing : 'true'} aria-describedby="context-fault" .value=${live(given.contextLength ?? '')} @input=${({ currentTarget }) => actions.setLoadOption('contextLength', currentTarget.value)} />
       </div>
       <div>
         <label for="kv-cache">KV cache</label>
@@ -105,6 +106,7 @@ function loadOptions({ loadOptions: given, actions }) {
         </select>
       </div>
     </div>
+    <p class="small warn" id="context-fault">${fault ?? ''}</p>
   </details>`;
 }
 

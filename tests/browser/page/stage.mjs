@@ -52,10 +52,9 @@ export async function ask(page, text) {
   await settled(page);
 }
 
+/** Waits until nothing is being answered, and all is drawn. */
 export async function settled(page) {
-  await page.waitForFunction(
-    () => document.querySelector('#send')?.getAttribute('aria-label') === 'Send' && document.querySelector('[aria-busy]') === null,
-  );
+  await page.locator('#log[aria-busy=false]').waitFor();
 }
 
 export const answers = (page) => page.locator('.message.assistant');

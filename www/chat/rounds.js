@@ -1,0 +1,122 @@
+// An answer of a conversation with the calls of tools in it: writes, runs what the model calls, and writes on. Keeps what comes while it comes. Knows one
+// conversation and nothing of the others.
+
+import { newId, pathTo } from '../conversations/tree.js';
+import { writeAnswer } from './answer.js';
+import { requestOf } from './request.js';
+import { isBuiltIn, runTool } from './tools.js';
+
+/** How often an answer that is being written is kept, in milliseconds: what a reload loses of it. */
+const SAVE_MS = 400;
+/** Answers in a row that call tools, before the person has to ask again. */
+const MOST_ROUNDS = 8;
+
+/** The lock that is held while somebody writes a message: it tells other tabs, and this one after a reload. */
+export const lockOf = ({ id }) => `rillm-answer-${id}`;
+
+let lastCreated = 0;
+
+export function newMessage({ id: conversation }, parent, role, content) {
+  // Two messages of one millisecond keep their order.
+  lastCreated = Math.max(Date.now(), lastCreated + 1);
+  return { id: newId(), conversation, parent, role, content, created: lastCreated, state: 'done' };
+}
+
+/** Puts a message into a conversation, as the end of the branch that is shown. */
+export function add({ meta, messages }, message) {
+  messages.set(message.id, message);
+  meta.leaf = message.id;
+}
+
+/**
+ * Writes `message`, which is in the conversation, and what follows calls of tools. `run`: {abort, message, tokens, consent}. `context`: host; goesOn; asked, what each
+ * request has besides its messages; keep(messages, tell); onChange, onPart, onAnswer, onProblem. What fails ends in the message and does not reject.
+ */
+export async function writeRounds(conversation, run, first, context) {
+  const { keep, onProblem } = context;
+  const { meta } = conversation;
+  const { signal } = run.abort;
+  let { goesOn } = context;
+  let message = first;
+  try {
+    for (let round = 1; ; round++) {
+      prepare(message, goesOn);
+      message.model = context.host.name;
+      Object.assign(run, { message, tokens: 0 });
+      add(conversation, message);
+      await keep([message]);
+      await write(conversation, run, goesOn, context);
+      message.state = message.finish === 'cancelled' ? 'interrupted' : 'done';
+      await keep([message]);
+      const calls = message.calls ?? [];
+      if (signal.aborted || message.finish !== 'tool_calls' || calls.length === 0 || round >= MOST_ROUNDS) return;
+      if (!calls.every(({ name }) => isBuiltIn(name))) return;
+      for (const call of calls) {
+        const content = await runTool(call, { signal, consent: (url) => consent(run, url, context.onChange) });
+        const result = { ...newMessage(meta, meta.leaf, 'tool', content), call: call.id };
+        add(conversation, result);
+        await keep([result]);
+      }
+      message = newMessage(meta, meta.leaf, 'assistant', '');
+      goesOn = false;
+    }
+  } catch (error) {
+    if (message.state === 'writing') {
+      const { code = 'internal', message: words } = error;
+      Object.assign(message, { state: 'failed', error: { code, message: words } });
+      await keep([message]);
+    }
+    if (!signal.aborted) onProblem(error);
+  }
+}
+
+/** A message that is written again begins empty; one that goes on keeps what it has. */
+function prepare(message, goesOn) {
+  Object.assign(message, { state: 'writing', error: undefined, finish: undefined });
+  if (!goesOn) Object.assign(message, { content: '', reasoning: undefined, calls: undefined });
+}
+
+/** One answer of the engine. */
+async function write(conversation, run, goesOn, { host, asked, keep, onPart, onAnswer }) {
+  const { engine } = host;
+  const { message, abort } = run;
+  const path = pathTo(conversation.messages, goesOn ? message.id : message.parent);
+  const request = requestOf({ path, goesOn, ...asked });
+  let lastKept = 0;
+  const work = async () => {
+    const before = await engine.stats();
+    const { firstMs } = await writeAnswer(engine, request, message, {
+      signal: abort.signal,
+      onPart: (part) => {
+        run.tokens += part.tokens;
+        onPart(message, part);
+        if (performance.now() - lastKept < SAVE_MS) return;
+        lastKept = performance.now();
+        void keep([message], false);
+      },
+    });
+    // An engine that was disposed of in between has no figures.
+    const after = await engine.stats().catch(() => undefined);
+    if (after !== undefined && message.usage !== undefined) onAnswer({ before, after, message, firstMs });
+  };
+  await (navigator.locks === undefined ? work() : navigator.locks.request(lockOf(message), work));
+}
+
+/** Asks the person whether an address may be fetched; rejects if the run is stopped. */
+function consent(run, url, onChange) {
+  const { signal } = run.abort;
+  return new Promise((resolve, reject) => {
+    const end = () => {
+      run.consent = undefined;
+      signal.removeEventListener('abort', abort);
+      onChange();
+    };
+    const abort = () => {
+      end();
+      reject(signal.reason);
+    };
+    run.consent = { url, answer: (isAllowed) => (end(), resolve(isAllowed)) };
+    signal.addEventListener('abort', abort, { once: true });
+    onChange();
+  });
+}
