@@ -224,7 +224,7 @@ export async function openApp(page) {
     },
     async choose(id) {
       await app.chat.choose(id);
-      page.focus('versions');
+      page.focus('if-lost');
     },
     answerCall: (id, call, text) => (page.focus('prompt'), app.chat.answerCall(id, call, text)),
     copy: (id, button) => page.copy(app.chat.shown.messages.get(id).content, button),

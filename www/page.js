@@ -45,7 +45,8 @@ function draw() {
   const begin = performance.now();
   const log = byId('log');
   render(logTemplate(app), log);
-  if (isFollowing) log.scrollTop = log.scrollHeight;
+  // A welcome is read from its beginning.
+  if (isFollowing && app.chat.shown.messages.size > 0) log.scrollTop = log.scrollHeight;
   log.ariaBusy = String(app.chat.run !== undefined);
   render(composerTemplate(app), byId('composer'));
   render(sidebarTemplate(app), byId('side'));
@@ -94,23 +95,27 @@ function modelLine() {
   return current === undefined ? 'No model' : current.name;
 }
 
+/** Where a person goes on, by the name of a place or the id of an element; "rename ID" and "delete ID" are the buttons of an entry of a list. */
+function placeOf(name) {
+  const [, kind, id] = name.match(/^(rename|delete) (.*)$/) ?? [];
+  if (kind !== undefined) return [...document.querySelectorAll(`[data-${kind}]`)].find(({ dataset }) => dataset[kind] === id) ?? byId('search');
+  if (name === 'editor') return document.querySelector('.editor textarea');
+  if (name === 'rename') return document.querySelector('.rename input');
+  if (name === 'confirm') return document.querySelector('[data-confirm]');
+  return byId(name);
+}
+
 /** Puts the focus where a person goes on; what they clicked may be gone by now. */
 function moveFocus(name) {
-  const [kind, id] = name.split(/ (.*)/);
-  const find = {
-    prompt: () => byId('prompt'),
-    editor: () => document.querySelector('.editor textarea'),
-    rename: () => document.querySelector('.rename input'),
-    confirm: () => document.querySelector('[data-confirm]'),
-    versions: () => (document.activeElement !== document.body ? undefined : byId('prompt')),
-    delete: () => byId('search'),
-  }[id === undefined ? kind : kind === 'rename' || kind === 'delete' ? 'delete' : kind];
-  const target = find === undefined ? byId(name) : find();
-  if (target === null || target === undefined) return;
+  const isLost = document.activeElement === document.body || document.activeElement === null;
+  // A button that is still there keeps the focus.
+  if (name === 'if-lost' && !isLost) return;
+  const target = placeOf(name === 'if-lost' ? 'prompt' : name);
+  if (target === null) return;
   // On a touch screen the focus would open the keyboard over the page.
-  if (target.id === 'prompt' && !matchMedia('(hover: hover)').matches && document.activeElement !== document.body) return;
+  if (target.id === 'prompt' && !matchMedia('(hover: hover)').matches && !isLost) return;
   target.focus({ preventScroll: target.id === 'prompt' });
-  if (kind === 'editor' || kind === 'rename') target.select();
+  if (name === 'editor' || name === 'rename') target.select();
 }
 
 function say(text) {
@@ -187,7 +192,7 @@ function listen() {
     else if (app.confirming !== undefined) app.actions.confirmDelete(undefined);
     else if (app.chat.run !== undefined) app.actions.stop();
   });
-  byId('models').addEventListener('close', () => byId('choose-model')?.checkVisibility() && byId('choose-model').focus());
+  byId('models').addEventListener('close', () => (byId('choose-model').checkVisibility() ? byId('choose-model') : byId('open-panel')).focus());
   // A click beside the dialog closes it.
   byId('models').addEventListener('click', ({ target, currentTarget }) => target === currentTarget && currentTarget.close());
   acceptDrops();

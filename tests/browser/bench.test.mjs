@@ -3,10 +3,12 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { golden, openStage, root } from './browser.mjs';
+import { picture } from './page/stage.mjs';
 
 const LIMIT = { timeout: 240_000 };
 const MODEL = join(golden, 'untied-q8_0.gguf');
@@ -156,6 +158,13 @@ test('the page runs, shows plots and tables, and copies them as text', LIMIT, as
   await page.locator('#copy-json').click();
   await page.locator('#copy-json').filter({ hasText: 'Copied' }).waitFor();
   checkReport(JSON.parse(await page.evaluate(() => navigator.clipboard.readText())));
+  const [image] = await Promise.all([page.waitForEvent('download'), page.locator('#save-image').click()]);
+  const bytes = readFileSync(await image.path());
+  assert.deepEqual([bytes.toString('latin1', 1, 4), bytes.readUInt32BE(16), bytes.readUInt32BE(20)], ['PNG', 1200, 630]);
+  if (process.env.UPDATE_SCREENSHOTS) {
+    await picture(page, 'benchmark');
+    writeFileSync(join(root, 'docs/screenshots/benchmark-image.png'), bytes);
+  }
   await close();
 });
 
@@ -166,6 +175,9 @@ test('a run can be cancelled, and what does not load is told in words', LIMIT, a
   });
   await page.locator('#run').click();
   await page.locator('#status').filter({ hasText: 'Decoding' }).waitFor({ timeout: 120_000 });
+  // What is known by then is shown.
+  assert.match(await page.locator('#headline').innerText(), /to load/);
+  assert.equal(await page.locator('#empty').isVisible(), false);
   await page.locator('#cancel').click();
   await page.locator('#status').filter({ hasText: 'Cancelled.' }).waitFor();
   assert.equal(await page.locator('#notice').isVisible(), false);

@@ -285,6 +285,6 @@ const isEmpty = ({ content, reasoning, calls = [] }) => content === '' && !reaso
 async function markInterrupted(messages) {
   const writing = [...messages.values()].filter(({ state }) => state === 'writing');
   if (writing.length === 0) return;
-  const held = (await navigator.locks?.query())?.held?.map(({ name }) => name) ?? [];
+  const held = (await globalThis.navigator?.locks?.query())?.held?.map(({ name }) => name) ?? [];
   for (const message of writing) if (!held.includes(lockOf(message))) message.state = 'interrupted';
 }

@@ -99,7 +99,7 @@ async function write(conversation, run, goesOn, { host, asked, keep, onPart, onA
     const after = await engine.stats().catch(() => undefined);
     if (after !== undefined && message.usage !== undefined) onAnswer({ before, after, message, firstMs });
   };
-  await (navigator.locks === undefined ? work() : navigator.locks.request(lockOf(message), work));
+  await (globalThis.navigator?.locks === undefined ? work() : navigator.locks.request(lockOf(message), work));
 }
 
 /** Asks the person whether an address may be fetched; rejects if the run is stopped. */

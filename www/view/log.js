@@ -19,7 +19,7 @@ export function logTemplate(app) {
 
 function consent({ url, answer }) {
   return html`<section class="consent" role="alertdialog" aria-labelledby="consent-title" aria-describedby="consent-url">
-    <h3 id="consent-title">May the model fetch this address?</h3>
+    <h2 id="consent-title">May the model fetch this address?</h2>
     <p id="consent-url">${url}</p>
     <p class="small">Its server will see your network address and what the address itself says. The page’s text goes to the model.</p>
     <div class="row">

@@ -54,6 +54,11 @@ const marked = new Marked({
   gfm: true,
   extensions: maths,
   renderer: {
+    // The page's own heading is above them.
+    heading({ tokens, depth }) {
+      const level = Math.min(6, depth + 1);
+      return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>\n`;
+    },
     html: ({ text }) => (PLAIN_TAG.test(text.trim()) ? text : escaped(text)),
     image: ({ href, text }) => `<a href="${escaped(href)}">${escaped(text || 'picture')}</a>`,
     checkbox: ({ checked }) => (checked ? '☑ ' : '☐ '),

@@ -92,7 +92,7 @@ function callTemplate({ chat, actions }, message, call, path, isWriting) {
     void actions.answerCall(message.id, call.id, event.currentTarget.elements.result.value);
   };
   return html`<section class="call" aria-label=${`Call of ${call.name}`}>
-    <h3><span class="tag">Tool</span> ${call.name}</h3>
+    <h2><span class="tag">Tool</span> ${call.name}</h2>
     <pre tabindex="0">${pretty(call.arguments)}</pre>
     ${result === undefined ? nothing : html`<p class="label">Result</p><pre tabindex="0">${firstLines(result.content)}</pre>`}
     ${

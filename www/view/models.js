@@ -146,7 +146,7 @@ function entryTemplate({ actions, loader, confirming }, entry) {
     <div class="entry-tools">
       <button type="button" class="primary" aria-label=${`Load ${name}`} ?disabled=${isCurrent} @click=${() => actions.loadModel(source, name)}>${isCurrent ? 'Loaded' : 'Load'}</button>
       ${fit?.isChecked ? nothing : html`<button type="button" aria-label=${`Check ${name}`} @click=${() => actions.checkModel(entry)}>${entry.isChecking ? 'Checking…' : 'Check'}</button>`}
-      ${kept === undefined ? nothing : html`<button type="button" aria-label=${`Delete the files of ${name}`} @click=${() => actions.confirmDelete(source)}>Delete</button>`}
+      ${kept === undefined ? nothing : html`<button type="button" aria-label=${`Delete the files of ${name}`} data-delete=${source} @click=${() => actions.confirmDelete(source)}>Delete</button>`}
     </div>
   </li>`;
 }

@@ -48,8 +48,8 @@ function item({ chat, actions, confirming }, meta) {
       <small>${chat.isRunning(meta.id) ? 'answering…' : dateOf(meta.updated)}</small>
     </button>
     <span class="item-tools">
-      <button type="button" class="quiet" aria-label=${`Rename ${meta.title}`} title="Rename" @click=${() => actions.startRename(meta)}>${ICONS.edit}</button>
-      <button type="button" class="quiet" aria-label=${`Delete ${meta.title}`} title="Delete" @click=${() => actions.confirmDelete(meta.id)}>${ICONS.bin}</button>
+      <button type="button" class="quiet" aria-label=${`Rename ${meta.title}`} title="Rename" data-rename=${meta.id} @click=${() => actions.startRename(meta)}>${ICONS.edit}</button>
+      <button type="button" class="quiet" aria-label=${`Delete ${meta.title}`} title="Delete" data-delete=${meta.id} @click=${() => actions.confirmDelete(meta.id)}>${ICONS.bin}</button>
     </span>`;
 }
 

@@ -1,0 +1,222 @@
+// The conversations of the page without a browser: a store in memory and an engine that answers what is planned. Questions, failures, versions, calls of tools, stops and
+// deletions, in any order and twice.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Chat } from '../../www/chat/chat.js';
+
+/** As `openStore` gives it. */
+function memoryStore() {
+  const all = new Map();
+  return {
+    all,
+    list: async () => [...all.values()].map(({ conversation }) => conversation),
+    read: async (id) => structuredClone(all.get(id)),
+    async write(conversation, messages = []) {
+      const known = all.get(conversation.id)?.messages ?? new Map();
+      for (const message of messages) known.set(message.id, structuredClone(message));
+      all.set(conversation.id, { conversation: structuredClone(conversation), messages: known });
+    },
+    async update(conversation, messages) {
+      if (!all.has(conversation.id)) return false;
+      await this.write(conversation, messages);
+      return true;
+    },
+    delete: async (id) => all.delete(id),
+    search: async () => new Set(),
+  };
+}
+
+const HOLD = Symbol('until it is stopped');
+
+function openChat({ faults = [] } = {}) {
+  const plans = [];
+  const requests = [];
+  const problems = [];
+  const store = memoryStore();
+  let users = 0;
+  const engine = {
+    stats: async () => ({}),
+    chat: {
+      completions: {
+        async create(request, { signal }) {
+          requests.push(structuredClone(request));
+          const { parts = ['An answer'], finish = 'stop', error } = plans.shift() ?? {};
+          if (error !== undefined && parts.length === 0) throw Object.assign(new Error('it failed'), { code: error });
+          return (async function* () {
+            for (const part of parts) {
+              if (part === HOLD) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+              if (signal.aborted) break;
+              yield { choices: [{ delta: typeof part === 'string' ? { content: part } : part, token_ids: [1], finish_reason: null }] };
+            }
+            if (error !== undefined) throw Object.assign(new Error('it failed'), { code: error });
+            const usage = { prompt_tokens: 5, completion_tokens: 1, total_tokens: 6, prompt_tokens_details: { cached_tokens: 2 } };
+            yield { choices: [{ delta: {}, token_ids: [], finish_reason: signal.aborted ? 'cancelled' : finish }], usage, timings: {} };
+          })();
+        },
+      },
+    },
+  };
+  const use = () => {
+    users += 1;
+    return () => (users -= 1);
+  };
+  let host = { engine, name: 'a model', use };
+  const chat = new Chat(store, {
+    engine: () => host,
+    settings: () => ({ fields: { temperature: 0 }, faults, tools: [], format: undefined }),
+    onChange: () => {},
+    onPart: () => {},
+    onAnswer: () => {},
+    onKept: () => {},
+    onProblem: ({ code }) => problems.push(code),
+    onStoreProblem: ({ name }) => problems.push(name),
+  });
+  return { chat, store, plans, requests, problems, users: () => users, unload: () => (host = undefined) };
+}
+
+const texts = (chat) => chat.path.map(({ content }) => content);
+const last = (chat) => chat.path.at(-1);
+const call = (id, name, given) => ({ tool_calls: [{ index: 0, id, type: 'function', function: { name, arguments: JSON.stringify(given) } }] });
+const soon = () => new Promise((resolve) => setTimeout(resolve, 10));
+
+test('a question is kept with its answer, and a second click while it is answered asks nothing', async () => {
+  const { chat, store, requests, users } = openChat();
+  await Promise.all([chat.send('One'), chat.send('Two')]);
+  assert.deepEqual(texts(chat), ['One', 'An answer']);
+  assert.equal(requests.length, 1);
+  assert.equal(users(), 0, 'the model is let go');
+  assert.equal([...store.all.values()][0].messages.size, 2);
+  assert.equal(last(chat).cached, 2);
+  assert.equal(chat.run, undefined);
+});
+
+test('what fails stays with its question: it is asked again in its place, and goes on where it broke off', async () => {
+  const { chat, plans, requests, problems } = openChat();
+  plans.push({ parts: [], error: 'context_length_exceeded' });
+  await chat.send('Long');
+  assert.deepEqual([last(chat).state, last(chat).error.code, problems], ['failed', 'context_length_exceeded', ['context_length_exceeded']]);
+  await chat.send('Shorter');
+  assert.deepEqual(requests.at(-1).messages, [{ role: 'user', content: 'Long\n\nShorter' }]);
+  plans.push({ parts: ['Half'], error: 'device_lost' });
+  await chat.regenerate(last(chat).id);
+  assert.equal(last(chat).content, 'Half');
+  await chat.resume(last(chat).id);
+  assert.equal(last(chat).content, 'HalfAn answer');
+  assert.equal(requests.at(-1).continue_final_message, true);
+  assert.equal(last(chat).error, undefined);
+});
+
+test('without a model, or with a wrong setting, the question is kept and told why', async () => {
+  const { chat, unload, requests } = openChat();
+  unload();
+  await chat.send('Anybody?');
+  assert.match(last(chat).error.message, /no model yet/);
+  const wrong = openChat({ faults: ['Temperature has to be a number from 0 to 2.'] });
+  await wrong.chat.send('Hi');
+  assert.match(last(wrong.chat).error.message, /Temperature/);
+  assert.deepEqual([requests, wrong.requests], [[], []]);
+});
+
+test('an edit and an answer that is written again are versions; nothing is lost', async () => {
+  const { chat, plans } = openChat();
+  await chat.send('One');
+  const [first] = chat.path;
+  plans.push({ parts: ['Another'] });
+  await chat.regenerate(last(chat).id);
+  await chat.edit(first.id, 'Two');
+  assert.deepEqual(texts(chat), ['Two', 'An answer']);
+  await chat.choose(first.id);
+  assert.deepEqual(texts(chat), ['One', 'Another']);
+  assert.equal(chat.shown.messages.size, 5);
+  await chat.edit('no such message', 'x');
+  await chat.regenerate('no such message');
+  assert.equal(chat.shown.messages.size, 5);
+});
+
+test('built-in tools run and the model goes on; at some point it has to end', async () => {
+  const { chat, plans, requests } = openChat();
+  plans.push({ parts: [call('a', 'calculator', { expression: '6*7' })], finish: 'tool_calls' });
+  await chat.send('Compute');
+  assert.deepEqual(texts(chat), ['Compute', '', '42', 'An answer']);
+  requests.length = 0;
+  for (let i = 0; i < 20; i++) plans.push({ parts: [call(`c${i}`, 'clock', {})], finish: 'tool_calls' });
+  await chat.send('For ever');
+  assert.equal(requests.length, 8);
+  assert.equal(chat.run, undefined);
+});
+
+test('a call that the page does not know waits for a person, who answers it once', async () => {
+  const { chat, plans } = openChat();
+  plans.push({ parts: [call('w', 'get_weather', {})], finish: 'tool_calls' });
+  await chat.send('Weather?');
+  const { id } = last(chat);
+  await Promise.all([chat.answerCall(id, 'w', 'sun'), chat.answerCall(id, 'w', 'rain')]);
+  await chat.answerCall(id, 'w', 'snow');
+  assert.deepEqual(texts(chat).slice(-2), ['sun', 'An answer']);
+});
+
+test('a stop ends one conversation and not another, also while a tool waits for consent', async () => {
+  const { chat, plans, problems } = openChat();
+  plans.push({ parts: ['Of the first', HOLD] });
+  const first = chat.send('First');
+  await soon();
+  const { id } = chat.shown.meta;
+  chat.startNew();
+  plans.push({ parts: [call('f', 'fetch_address', { url: 'https://a.example/' })], finish: 'tool_calls' });
+  const second = chat.send('Second');
+  await soon();
+  assert.equal(chat.run.consent.url, 'https://a.example/');
+  chat.stop(chat.shown.meta.id);
+  await second;
+  assert.equal(chat.run, undefined);
+  assert.ok(chat.isRunning(id));
+  await chat.open(id);
+  assert.equal(last(chat).content, 'Of the first');
+  chat.stop();
+  await first;
+  assert.equal(last(chat).state, 'interrupted');
+  assert.deepEqual(problems, []);
+});
+
+test('what is deleted in mid-answer, here or in another tab, does not come back', async () => {
+  for (const elsewhere of [false, true]) {
+    const { chat, store, plans } = openChat();
+    plans.push({ parts: ['Half', HOLD] });
+    const asked = chat.send('Doomed');
+    await soon();
+    const { id } = chat.shown.meta;
+    if (elsewhere) {
+      store.all.delete(id);
+      await chat.heard({ id, deleted: true });
+    } else await chat.delete(id);
+    await asked;
+    assert.equal(store.all.size, 0);
+    assert.equal(chat.shown.messages.size, 0);
+    await chat.delete(id);
+    assert.equal(await chat.open(id), false);
+  }
+});
+
+test('where nothing can be kept the answer is shown, and is kept whole when there is room again', async () => {
+  const { chat, store, problems } = openChat();
+  const { write } = store;
+  store.write = async () => {
+    throw new DOMException('no room', 'QuotaExceededError');
+  };
+  await chat.send('Full');
+  assert.deepEqual(texts(chat), ['Full', 'An answer']);
+  assert.ok(problems.length > 0 && problems.every((name) => name === 'QuotaExceededError'));
+  store.write = write;
+  await chat.send('Room');
+  assert.equal([...store.all.values()][0].messages.size, 4);
+});
+
+test('an answer that nobody writes any more was interrupted', async () => {
+  const { chat, store } = openChat();
+  const conversation = { id: 'c', title: 'A chat', system: '', created: 1, updated: 1, leaf: 'm' };
+  await store.write(conversation, [{ id: 'm', conversation: 'c', parent: null, role: 'assistant', content: 'Half', created: 1, state: 'writing' }]);
+  await chat.open('c');
+  assert.equal(last(chat).state, 'interrupted');
+});
