@@ -24,6 +24,8 @@ const NEAR_END = 60;
 const MOST_SPOKEN = 20;
 /** Drawing takes at most this part of the time, so that a very long answer leaves room for clicks. */
 const DRAWING_SHARE = 0.3;
+/** And the page is never older than this, which a machine that is busy with other things would make it. */
+const LONGEST_WAIT_MS = 300;
 
 let app;
 let isDue = false;
@@ -61,7 +63,7 @@ function draw() {
   if (focusNext !== undefined) moveFocus(focusNext);
   focusNext = undefined;
   const took = performance.now() - begin;
-  notBefore = performance.now() + took / DRAWING_SHARE - took;
+  notBefore = performance.now() + Math.min(LONGEST_WAIT_MS, took / DRAWING_SHARE - took);
 }
 
 function panelTemplate() {
