@@ -100,7 +100,8 @@ function modelLine() {
 /** Where a person goes on, by the name of a place or the id of an element; "rename ID" and "delete ID" are the buttons of an entry of a list. */
 function placeOf(name) {
   const [, kind, id] = name.match(/^(rename|delete) (.*)$/) ?? [];
-  if (kind !== undefined) return [...document.querySelectorAll(`[data-${kind}]`)].find(({ dataset }) => dataset[kind] === id) ?? byId('search');
+  if (kind !== undefined)
+    return [...document.querySelectorAll(`[data-${kind}]`)].find(({ dataset }) => dataset[kind] === id) ?? byId('search');
   if (name === 'editor') return document.querySelector('.editor textarea');
   if (name === 'rename') return document.querySelector('.rename input');
   if (name === 'confirm') return document.querySelector('[data-confirm]');
@@ -194,7 +195,9 @@ function listen() {
     else if (app.confirming !== undefined) app.actions.confirmDelete(undefined);
     else if (app.chat.run !== undefined) app.actions.stop();
   });
-  byId('models').addEventListener('close', () => (byId('choose-model').checkVisibility() ? byId('choose-model') : byId('open-panel')).focus());
+  byId('models').addEventListener('close', () =>
+    (byId('choose-model').checkVisibility() ? byId('choose-model') : byId('open-panel')).focus(),
+  );
   // A click beside the dialog closes it.
   byId('models').addEventListener('click', ({ target, currentTarget }) => target === currentTarget && currentTarget.close());
   acceptDrops();

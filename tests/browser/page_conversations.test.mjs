@@ -78,7 +78,9 @@ function openChat({ faults = [] } = {}) {
 
 const texts = (chat) => chat.path.map(({ content }) => content);
 const last = (chat) => chat.path.at(-1);
-const call = (id, name, given) => ({ tool_calls: [{ index: 0, id, type: 'function', function: { name, arguments: JSON.stringify(given) } }] });
+const call = (id, name, given) => ({
+  tool_calls: [{ index: 0, id, type: 'function', function: { name, arguments: JSON.stringify(given) } }],
+});
 const soon = () => new Promise((resolve) => setTimeout(resolve, 10));
 
 test('a question is kept with its answer, and a second click while it is answered asks nothing', async () => {
@@ -216,7 +218,9 @@ test('where nothing can be kept the answer is shown, and is kept whole when ther
 test('an answer that nobody writes any more was interrupted', async () => {
   const { chat, store } = openChat();
   const conversation = { id: 'c', title: 'A chat', system: '', created: 1, updated: 1, leaf: 'm' };
-  await store.write(conversation, [{ id: 'm', conversation: 'c', parent: null, role: 'assistant', content: 'Half', created: 1, state: 'writing' }]);
+  await store.write(conversation, [
+    { id: 'm', conversation: 'c', parent: null, role: 'assistant', content: 'Half', created: 1, state: 'writing' },
+  ]);
   await chat.open('c');
   assert.equal(last(chat).state, 'interrupted');
 });

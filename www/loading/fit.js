@@ -73,5 +73,7 @@ export function fitOfInspection({ weight_bytes = 0, kv_cache_bytes = 0, problem,
 /** What is wrong with the text of a context's length, in words; undefined if nothing is. */
 export function faultOfContext(text = '') {
   const length = Number(text);
-  return text === '' || (Number.isInteger(length) && length > 0) ? undefined : 'The context has to be a whole number of tokens, at least 1.';
+  return text === '' || (Number.isInteger(length) && length > 0)
+    ? undefined
+    : 'The context has to be a whole number of tokens, at least 1.';
 }
