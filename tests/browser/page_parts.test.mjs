@@ -8,6 +8,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { root } from '../../scripts/command.mjs';
+import { has, tablesOf } from '../../www/bench/report.js';
+import { headlinesOf } from '../../www/bench/view.js';
 import { calculate } from '../../www/chat/calculator.js';
 import { messagesOf, requestOf } from '../../www/chat/request.js';
 import { Sentences } from '../../www/chat/sentences.js';
@@ -304,4 +306,32 @@ test('the content security policy of the page has the digest of its import map',
   const [, map] = page.match(/<script type="importmap">([\s\S]*?)<\/script>/);
   assert.ok(page.includes(`'sha256-${createHash('sha256').update(map).digest('base64')}'`));
   assert.equal(page.match(/<script/g).length, 2, 'no other script stands in the page');
+});
+
+test('a benchmark that is still running shows what it knows', () => {
+  const report = {};
+  assert.deepEqual([tablesOf(report), headlinesOf(report)], [[], []]);
+  report.bandwidth = { bytes_per_s: 5e10, buffer_bytes: 2 ** 28 };
+  report.load = { ms: 2000, bytes: 1e8, bytes_per_s: 5e7 };
+  assert.deepEqual(headlinesOf(report), [['2', 's', 'to load']]);
+  Object.assign(report, { decode: [], prefill: [] });
+  assert.equal(has(report, 'decode'), false);
+  report.decode.push({
+    prompt_tokens: 16,
+    new_tokens: 128,
+    tokens_per_s: 40,
+    ms_per_token: 25,
+    bytes_per_token: 1e8,
+    percent_of_bandwidth: 8,
+  });
+  assert.deepEqual(
+    headlinesOf(report).map(([, unit]) => unit),
+    ['tokens/s', '%', 's'],
+  );
+  assert.deepEqual(
+    tablesOf(report).map(({ title }) => title),
+    ['Decode'],
+  );
+  report.kernels = null;
+  assert.equal(tablesOf(report).at(-1).title, 'Kernels');
 });
