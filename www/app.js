@@ -24,6 +24,8 @@ const MOST_IMPORT_BYTES = 200e6;
 /** `page`: what needs the document: changed(), focus(name), save(name, text, type), say(text). */
 export async function openApp(page) {
   const preferences = new Preferences();
+  // Before another conversation is shown.
+  const lastShown = tabGet('shown');
   const app = {
     notice: undefined,
     examples: [],
@@ -84,7 +86,8 @@ export async function openApp(page) {
   app.loader = new ModelLoader({
     onChange: changed,
     onLoaded: (host) => {
-      app.notice = undefined;
+      // What else was told still holds.
+      if (app.notice?.isOfLoad) app.notice = undefined;
       app.figures.clear();
       if (typeof host.source === 'string') preferences.set('model', { source: host.source, name: host.name });
       void host.engine.stats().then(
@@ -101,6 +104,7 @@ export async function openApp(page) {
         run: () => void app.loader.load(source, { name, options, replaces: canMakeRoom }),
       };
       showError(error, again);
+      app.notice.isOfLoad = true;
     },
   });
   app.shelf = new Shelf(changed);
@@ -376,8 +380,7 @@ export async function openApp(page) {
   app.start = async () => {
     await app.chat.refresh().catch(storeProblem);
     // The conversation that was open before a reload; an answer that it interrupted can go on there.
-    const last = tabGet('shown');
-    if (last !== null) await app.chat.open(last).catch(() => false);
+    if (lastShown !== null) await app.chat.open(lastShown).catch(() => false);
     changed();
     if (navigator.gpu === undefined) {
       showMissingGpu(false);

@@ -20,6 +20,8 @@ const NARROW = matchMedia('(max-width: 56rem)');
 const MEDIUM = matchMedia('(max-width: 76rem)');
 /** A reader this near to the end is carried along. */
 const NEAR_END = 60;
+/** How long a button says that it has copied. */
+const TOLD_MS = 1500;
 /** Sentences that the part for screen readers keeps. */
 const MOST_SPOKEN = 20;
 /** Drawing takes at most this part of the time, so that a very long answer leaves room for clicks. */
@@ -130,15 +132,20 @@ function say(text) {
 }
 
 async function copy(text, button) {
-  const words = button.querySelector('span') ?? button;
-  const before = words.textContent;
+  const label = button.getAttribute('aria-label');
+  let words = 'Copied';
   try {
     await navigator.clipboard.writeText(text);
-    words.textContent = 'Copied';
   } catch {
-    words.textContent = 'Not allowed';
+    words = 'Not allowed';
   }
-  setTimeout(() => (words.textContent = before), 1500);
+  // The text of the button belongs to its template; what is shown in its place is CSS.
+  button.dataset.told = words;
+  button.setAttribute('aria-label', words);
+  setTimeout(() => {
+    delete button.dataset.told;
+    button.setAttribute('aria-label', label);
+  }, TOLD_MS);
 }
 
 function save(name, text, type) {

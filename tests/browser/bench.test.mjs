@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { golden, openStage, root } from './browser.mjs';
-import { picture } from './page/stage.mjs';
+import { picture, screenshot } from './page/stage.mjs';
 
 const LIMIT = { timeout: 240_000 };
 const MODEL = join(golden, 'untied-q8_0.gguf');
@@ -161,10 +161,8 @@ test('the page runs, shows plots and tables, and copies them as text', LIMIT, as
   const [image] = await Promise.all([page.waitForEvent('download'), page.locator('#save-image').click()]);
   const bytes = readFileSync(await image.path());
   assert.deepEqual([bytes.toString('latin1', 1, 4), bytes.readUInt32BE(16), bytes.readUInt32BE(20)], ['PNG', 1200, 630]);
-  if (process.env.UPDATE_SCREENSHOTS) {
-    await picture(page, 'benchmark');
-    writeFileSync(join(root, 'docs/screenshots/benchmark-image.png'), bytes);
-  }
+  await picture(page, 'benchmark');
+  writeFileSync(screenshot('benchmark-image.png'), bytes);
   await close();
 });
 

@@ -82,7 +82,7 @@ async function write(conversation, run, goesOn, { host, asked, keep, onPart, onA
   const { message, abort } = run;
   const path = pathTo(conversation.messages, goesOn ? message.id : message.parent);
   const request = requestOf({ path, goesOn, ...asked });
-  let lastKept = 0;
+  let keeping;
   const work = async () => {
     const before = await engine.stats();
     const { firstMs } = await writeAnswer(engine, request, message, {
@@ -90,16 +90,21 @@ async function write(conversation, run, goesOn, { host, asked, keep, onPart, onA
       onPart: (part) => {
         run.tokens += part.tokens;
         onPart(message, part);
-        if (performance.now() - lastKept < SAVE_MS) return;
-        lastKept = performance.now();
-        void keep([message], false);
+        keeping ??= setTimeout(() => {
+          keeping = undefined;
+          void keep([message], false);
+        }, SAVE_MS);
       },
     });
     // An engine that was disposed of in between has no figures.
     const after = await engine.stats().catch(() => undefined);
     if (after !== undefined && message.usage !== undefined) onAnswer({ before, after, message, firstMs });
   };
-  await (globalThis.navigator?.locks === undefined ? work() : navigator.locks.request(lockOf(message), work));
+  try {
+    await (globalThis.navigator?.locks === undefined ? work() : navigator.locks.request(lockOf(message), work));
+  } finally {
+    clearTimeout(keeping);
+  }
 }
 
 /** Asks the person whether an address may be fetched; rejects if the run is stopped. */

@@ -145,7 +145,7 @@ function codeBlock(pre) {
   const copy = document.createElement('button');
   copy.type = 'button';
   copy.dataset.copy = 'code';
-  copy.textContent = 'Copy';
+  copy.append(Object.assign(document.createElement('span'), { textContent: 'Copy' }));
   copy.setAttribute('aria-label', language === '' ? 'Copy the code' : `Copy the code in ${language}`);
   caption.append(name, copy);
   const box = pre.cloneNode(true);

@@ -11,8 +11,8 @@ import { root } from '../browser.mjs';
 
 export const WIDE = { width: 1280, height: 800 };
 export const PHONE = { width: 390, height: 844 };
-/** Where pictures of the page are kept, if UPDATE_SCREENSHOTS is set. */
-const SCREENSHOTS = join(root, 'docs/screenshots');
+/** Where pictures of the page go: to be looked at after a run, and with UPDATE_SCREENSHOTS to be kept. */
+const SCREENSHOTS = join(root, process.env.UPDATE_SCREENSHOTS ? 'docs/screenshots' : 'target/screenshots');
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /** A page with the stub, whose console is watched. `address` opens it without one. */
@@ -57,6 +57,8 @@ export async function settled(page) {
   await page.locator('#log[aria-busy=false]').waitFor();
 }
 
+export const screenshot = (name) => join(SCREENSHOTS, name);
+
 export const answers = (page) => page.locator('.message.assistant');
 
 /** What axe finds wrong with the page as it is. */
@@ -91,9 +93,8 @@ export async function checkLayout(page, when) {
   assert.equal(overflows, false, `wider than the screen, ${when}`);
 }
 
-/** Keeps a picture of the page in docs/screenshots where UPDATE_SCREENSHOTS asks for it. */
+/** A picture of the page as it is. */
 export async function picture(page, name) {
-  if (!process.env.UPDATE_SCREENSHOTS) return;
   mkdirSync(SCREENSHOTS, { recursive: true });
   await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
   await page.screenshot({ path: join(SCREENSHOTS, `${name}.png`) });
