@@ -116,7 +116,7 @@ test('a local file takes the place of the demo model', LIMIT, async () => {
   await page.locator('#prompt').fill('Hello');
   await page.locator('#prompt').press('Enter');
   await settled(page);
-  assert.match(await page.locator('.counts').textContent(), /12 tokens/);
+  assert.match(await page.locator('.counts').textContent(), /^\d+ tokens/);
 });
 
 test('the page as files of its own opens without a network, with what was kept', LIMIT, async () => {

@@ -106,7 +106,12 @@ test('the hub is searched; without it what is known here is found', LIMIT, async
     });
   });
   await openModels();
-  for (const letters of ['l', 'll', 'llama']) await page.locator('#model-query').fill(letters);
+  await page.locator('#model-query').evaluate((field) => {
+    for (const letters of ['l', 'll', 'llama']) {
+      field.value = letters;
+      field.dispatchEvent(new Event('input', { bubbles: true }));
+    }
+  });
   const found = page.locator('section[aria-labelledby=shelf-found] li');
   await found.first().waitFor();
   assert.equal(await found.count(), 1);
