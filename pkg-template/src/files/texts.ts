@@ -42,7 +42,8 @@ async function readAnew(http: HttpFile, first: Body, limit: number): Promise<Uin
 
 async function opened(http: HttpFile): Promise<Body> {
   const answer = await http.get();
-  if (answer.kind === 'missing') throw new EngineError('http', `${http.url}: the server answered ${answer.status}, and had the file before`);
+  if (answer.kind === 'missing')
+    throw new EngineError('http', `${http.url}: the server answered ${answer.status}, and had the file before`);
   return answer.body;
 }
 
