@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { openStage } from './browser.mjs';
-import { answers, ask, checkLayout, loadStub, openStubbed, PHONE, picture, settled, WIDE } from './page/stage.mjs';
+import { answers, ask, checkLayout, eventually, loadStub, openStubbed, PHONE, picture, settled, WIDE } from './page/stage.mjs';
 
 const LIMIT = { timeout: 60_000 };
 const HUB = 'https://huggingface.co/api/models**';
@@ -71,15 +71,19 @@ test('the list says name, size, context and what fits; a check asks the headers'
   await openModels();
   const kept = page.locator('section[aria-labelledby=shelf-kept] li');
   await kept.nth(1).waitFor();
-  assert.match(await kept.nth(0).textContent(), /Qwen3 0\.6B.*100\.0 MB of 639\.0 MB downloaded/s);
-  assert.match(await kept.nth(1).textContent(), /own\.gguf.*200\.0 MB/s);
+  await eventually(async () => assert.match(await kept.nth(0).textContent(), /Qwen3 0\.6B.*100\.0 MB of 639\.0 MB downloaded/s));
+  await eventually(async () => assert.match(await kept.nth(1).textContent(), /own\.gguf.*200\.0 MB/s));
   const known = page.locator('section[aria-labelledby=shelf-known] li');
-  assert.match(await known.filter({ hasText: 'Llama 3.2 1B' }).textContent(), /808\.0 MB, context 131,072/);
-  assert.ok((await known.locator('.fit').allTextContents()).every((verdict) => ['fits', 'tight', 'too large'].includes(verdict)));
-  assert.equal(await known.filter({ hasText: 'Qwen3 0.6B' }).count(), 0, 'what is kept is named once');
+  await eventually(async () => assert.match(await known.filter({ hasText: 'Llama 3.2 1B' }).textContent(), /808\.0 MB, context 131,072/));
+  await eventually(async () =>
+    assert.ok((await known.locator('.fit').allTextContents()).every((verdict) => ['fits', 'tight', 'too large'].includes(verdict))),
+  );
+  await eventually(async () => assert.equal(await known.filter({ hasText: 'Qwen3 0.6B' }).count(), 0, 'what is kept is named once'));
   await page.getByRole('button', { name: 'Check Qwen3 8B' }).click();
   await known.filter({ hasText: 'Qwen3 8B' }).locator('.fit', { hasText: 'too large' }).waitFor();
-  assert.match(await known.filter({ hasText: 'Qwen3 8B' }).textContent(), /5\.00 GB, Q4_K, context 40,960.*a buffer of 5 GB is wanted/s);
+  await eventually(async () =>
+    assert.match(await known.filter({ hasText: 'Qwen3 8B' }).textContent(), /5\.00 GB, Q4_K, context 40,960.*a buffer of 5 GB is wanted/s),
+  );
   await picture(page, 'models');
   await checkLayout(page, 'the dialog of models, wide');
   await page.setViewportSize(PHONE);
@@ -114,15 +118,15 @@ test('the hub is searched; without it what is known here is found', LIMIT, async
   });
   const found = page.locator('section[aria-labelledby=shelf-found] li');
   await found.first().waitFor();
-  assert.equal(await found.count(), 1);
-  assert.match(await found.textContent(), /someone\/llama-tiny-GGUF.*1,234 downloads/s);
+  await eventually(async () => assert.equal(await found.count(), 1));
+  await eventually(async () => assert.match(await found.textContent(), /someone\/llama-tiny-GGUF.*1,234 downloads/s));
   assert.equal(asked, 1, 'typing does not ask at each letter');
-  assert.ok((await page.locator('section[aria-labelledby=shelf-known] li').count()) < 4);
+  await eventually(async () => assert.ok((await page.locator('section[aria-labelledby=shelf-known] li').count()) < 4));
   await context.unroute(HUB);
   await context.route(HUB, (route) => route.abort());
   await page.locator('#model-query').fill('gemma');
   await page.locator('#shelf-state', { hasText: 'can’t be reached' }).waitFor();
-  assert.ok((await page.locator('section[aria-labelledby=shelf-known] li').count()) >= 3);
+  await eventually(async () => assert.ok((await page.locator('section[aria-labelledby=shelf-known] li').count()) >= 3));
   await page.locator('#model-query').fill('zzz nothing');
   await page.locator('#load').click();
   await page.locator('#shelf-state', { hasText: 'still loads' }).waitFor();
@@ -150,15 +154,15 @@ test('a load that fails costs nothing: the old model answers, its figures stay, 
     await notice()
       .filter({ hasText: `(${code})` })
       .waitFor();
-    assert.match(await notice().textContent(), words);
+    await eventually(async () => assert.match(await notice().textContent(), words));
     assert.doesNotMatch(await notice().textContent(), /Only GGUF|404 or 410/);
   }
-  assert.match(await page.locator('#model-summary').textContent(), /^stub/);
-  assert.equal(await page.locator('#speed').textContent(), speed);
-  assert.equal(await page.locator('.bubble').textContent(), 'Before', 'the conversation is still there');
+  await eventually(async () => assert.match(await page.locator('#model-summary').textContent(), /^stub/));
+  await eventually(async () => assert.equal(await page.locator('#speed').textContent(), speed));
+  await eventually(async () => assert.equal(await page.locator('.bubble').textContent(), 'Before', 'the conversation is still there'));
   await checkLayout(page, 'with a notice');
   await ask(page, 'After');
-  assert.equal(await answers(page).last().locator('.prose').innerText(), 'You said: After');
+  await eventually(async () => assert.equal(await answers(page).last().locator('.prose').innerText(), 'You said: After'));
 });
 
 test('where both models don’t fit, the old one can be given up', LIMIT, async () => {
@@ -169,8 +173,8 @@ test('where both models don’t fit, the old one can be given up', LIMIT, async 
   await page.locator('#model-query').press('Enter');
   await page.locator('#notice-action', { hasText: 'Unload the running model' }).click();
   await page.locator('#model-summary', { hasText: 'large' }).waitFor();
-  assert.deepEqual(await page.evaluate(() => stub.disposed), ['stub']);
-  assert.equal(await notice().isVisible(), false);
+  await eventually(async () => assert.deepEqual(await page.evaluate(() => stub.disposed), ['stub']));
+  await eventually(async () => assert.equal(await notice().isVisible(), false));
 });
 
 test('a download tells speed and time left, is paused, goes on, and is cancelled', LIMIT, async () => {
@@ -183,20 +187,20 @@ test('a download tells speed and time left, is paused, goes on, and is cancelled
   await page.locator('#model-query').fill('https://models.example/slow');
   await page.locator('#model-query').press('Enter');
   await page.locator('#progress-text', { hasText: '25.0 MB of 100.0 MB, 5.0 MB/s, 15 s left' }).waitFor();
-  assert.match(await page.locator('#model-line').textContent(), /25 %/);
+  await eventually(async () => assert.match(await page.locator('#model-line').textContent(), /25 %/));
   await picture(page, 'download');
   await page.locator('#pause-load').click();
   await page.locator('#pause-load', { hasText: 'Resume' }).waitFor();
-  assert.match(await page.locator('#progress-text').textContent(), /are kept/);
+  await eventually(async () => assert.match(await page.locator('#progress-text').textContent(), /are kept/));
   // Meanwhile the old one answers.
   await ask(page, 'Still there?');
   await page.locator('#pause-load').click();
   await page.locator('#pause-load', { hasText: 'Pause' }).waitFor();
-  assert.equal(await page.evaluate(() => stub.loads.length), 2);
+  await eventually(async () => assert.equal(await page.evaluate(() => stub.loads.length), 2));
   await page.locator('#cancel-load').click();
   await page.waitForFunction(() => document.getElementById('loading') === null);
   await page.waitForFunction(() => document.activeElement.id === 'choose-model');
-  assert.match(await page.locator('#model-summary').textContent(), /^large/);
+  await eventually(async () => assert.match(await page.locator('#model-summary').textContent(), /^large/));
   // A second load while one is under way takes its place.
   await openModels();
   await page.locator('#model-query').fill('https://models.example/first');
@@ -210,7 +214,7 @@ test('a download tells speed and time left, is paused, goes on, and is cancelled
   await page.locator('#model-query').press('Enter');
   await page.locator('#model-summary', { hasText: 'second' }).waitFor();
   await page.waitForTimeout(50);
-  assert.match(await page.locator('#model-summary').textContent(), /^second/);
+  await eventually(async () => assert.match(await page.locator('#model-summary').textContent(), /^second/));
 });
 
 test('files, folders and drops are loaded', LIMIT, async () => {
@@ -245,8 +249,8 @@ test('unloaded, the page keeps the text that is written, and asks for a model', 
   await page.locator('#unload').click();
   await page.locator('#model-summary', { hasText: 'No model is loaded' }).waitFor();
   await page.locator('#prompt').press('Enter');
-  assert.equal(await page.locator('#prompt').inputValue(), 'Do not lose me');
-  assert.equal(await page.locator('#send').isDisabled(), true);
+  await eventually(async () => assert.equal(await page.locator('#prompt').inputValue(), 'Do not lose me'));
+  await eventually(async () => assert.equal(await page.locator('#send').isDisabled(), true));
 });
 
 test('without WebGPU the page says what to do here, and conversations can still be read', LIMIT, async () => {
@@ -256,7 +260,7 @@ test('without WebGPU the page says what to do here, and conversations can still 
     await opened.start(other);
     const alert = other.getByRole('alert');
     await alert.waitFor();
-    assert.match(await alert.textContent(), /Chrome.* gives this page no WebGPU.*chrome:\/\//s);
+    await eventually(async () => assert.match(await alert.textContent(), /Chrome.* gives this page no WebGPU.*chrome:\/\//s));
     await other.locator('#conversations .open').first().click();
     await other.locator('.bubble').first().waitFor();
     await picture(other, 'without-webgpu');

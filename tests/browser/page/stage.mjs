@@ -57,6 +57,18 @@ export async function settled(page) {
   await page.locator('#log[aria-busy=false]').waitFor();
 }
 
+/** What a check says at last: the page draws what changed a moment later. */
+export async function eventually(check) {
+  for (const end = performance.now() + 10_000; performance.now() < end; ) {
+    try {
+      return await check();
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+  return check();
+}
+
 export const screenshot = (name) => join(SCREENSHOTS, name);
 
 export const answers = (page) => page.locator('.message.assistant');
