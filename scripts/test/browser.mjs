@@ -30,19 +30,16 @@ const ON_SWIFTSHADER = [
 ].map((name) => `browser/${name}.test.mjs`);
 
 /** Files in which the demo model says much: it pays to optimise its kernels. The others compile more than they run. */
-const OPTIMISED = ['clients', 'demo_model', 'guide', 'page', 'responses', 'structured', 'tool_calls'].map(
+const OPTIMISED = ['clients', 'demo_model', 'example_chats', 'guide', 'page', 'responses', 'structured', 'tool_calls'].map(
   (name) => `browser/${name}.test.mjs`,
 );
 const SOONER = { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' };
 
-/** Functions of a wasm are compiled when they are called first: a page calls a part of them. */
-const LAZY = ['--js-flags=--wasm-lazy-compilation'];
-
-/** How to start the browser for a file, as options of playwright-core. */
+/** How to start the browser for a file, as options of playwright-core; undefined for SwiftShader. */
 function optionsFor(name) {
   const lavapipe = ON_SWIFTSHADER.includes(name) ? undefined : lavapipeOptions();
-  if (lavapipe === undefined) return { args: LAZY };
-  return { ...lavapipe, args: [...lavapipe.args, ...LAZY], env: { ...lavapipe.env, ...(OPTIMISED.includes(name) ? {} : SOONER) } };
+  if (lavapipe === undefined || OPTIMISED.includes(name)) return lavapipe;
+  return { ...lavapipe, env: { ...lavapipe.env, ...SOONER } };
 }
 
 /**

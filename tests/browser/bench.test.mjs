@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
 
 import { golden, openStage, root } from './browser.mjs';
@@ -159,7 +160,7 @@ test('the page runs, shows plots and tables, and copies them as text', LIMIT, as
   await page.locator('#copy-json').filter({ hasText: 'Copied' }).waitFor();
   checkReport(JSON.parse(await page.evaluate(() => navigator.clipboard.readText())));
   const [image] = await Promise.all([page.waitForEvent('download'), page.locator('#save-image').click()]);
-  const bytes = readFileSync(await image.path());
+  const bytes = await buffer(await image.createReadStream());
   assert.deepEqual([bytes.toString('latin1', 1, 4), bytes.readUInt32BE(16), bytes.readUInt32BE(20)], ['PNG', 1200, 630]);
   await picture(page, 'benchmark');
   writeFileSync(screenshot('benchmark-image.png'), bytes);
