@@ -104,7 +104,7 @@ test('html: an answer, one that is stopped, and a model that there is not', LIMI
   const wrong = await open('html', { model: '/nothing.gguf' }, ABSENT);
   await wrong.page.getByLabel('Your question').fill(SUM);
   await wrong.page.getByRole('button', { name: 'Send' }).click();
-  await holds(wrong.page.getByRole('alert'), '404');
+  await holds(wrong.page.getByRole('alert'), 'no such file');
   assert.equal(await wrong.page.getByLabel('Your question').inputValue(), SUM, 'the question is kept');
   await wrong.close();
 });
@@ -143,7 +143,7 @@ test('service worker: it answers fetch, also after a reload; a stopped answer, a
   const wrong = await open('service-worker', { model: '/nothing.gguf' }, { allowed: [/status of (404|503)/] });
   await wrong.page.getByLabel('Your question').fill(SUM);
   await wrong.page.getByRole('button', { name: 'Send' }).click();
-  await holds(wrong.page.getByRole('alert'), '404');
+  await holds(wrong.page.getByRole('alert'), 'no such file');
   await wrong.close();
 });
 
