@@ -13,7 +13,7 @@ import { modelDialogTemplate, modelTemplate } from './view/models.js';
 import { noticeTemplate } from './view/notice.js';
 import { formatTemplate, settingsTemplate, systemTemplate, toolsTemplate } from './view/settings.js';
 import { sidebarTemplate } from './view/sidebar.js';
-import { filesOfDrop } from './view/drop.js';
+import { acceptDrops } from './view/drop.js';
 
 const byId = (id) => document.getElementById(id);
 const NARROW = matchMedia('(max-width: 56rem)');
@@ -207,29 +207,7 @@ function listen() {
   );
   // A click beside the dialog closes it.
   byId('models').addEventListener('click', ({ target, currentTarget }) => target === currentTarget && currentTarget.close());
-  acceptDrops();
-}
-
-function acceptDrops() {
-  const holdsFile = (event) => event.dataTransfer?.types.includes('Files');
-  let depth = 0;
-  addEventListener('dragenter', (event) => {
-    if (!holdsFile(event)) return;
-    depth += 1;
-    document.body.classList.add('dragging');
-  });
-  addEventListener('dragleave', (event) => {
-    if (holdsFile(event) && --depth <= 0) document.body.classList.remove('dragging');
-  });
-  addEventListener('dragover', (event) => holdsFile(event) && event.preventDefault());
-  addEventListener('drop', async (event) => {
-    if (!holdsFile(event)) return;
-    event.preventDefault();
-    depth = 0;
-    document.body.classList.remove('dragging');
-    const files = await filesOfDrop(event.dataTransfer);
-    if (files.length > 0) app.actions.takeFiles(files);
-  });
+  acceptDrops((files) => app.actions.takeFiles(files));
 }
 
 /** Keeps the page for visits without a network. */

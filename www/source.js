@@ -1,7 +1,7 @@
 // Where the benchmark's model comes from: the fields that choose a demo model, an address or files of this device, and files dropped on the
 // page. Knows nothing of what is done with it.
 
-import { filesOfDrop } from './view/drop.js';
+import { acceptDrops } from './view/drop.js';
 
 const byId = (id) => document.getElementById(id);
 
@@ -16,7 +16,7 @@ export class SourceChoice {
     byId('file').addEventListener('change', () => {
       if (byId('file').files.length > 0) this.#take([...byId('file').files]);
     });
-    this.#acceptDrops();
+    acceptDrops((files) => this.#take(files));
     // The browser may restore the last choice after a reload.
     this.#showFields();
   }
@@ -55,27 +55,5 @@ export class SourceChoice {
     this.#showFields();
     byId('file-name').textContent = files.length === 1 ? files[0].name : `${files.length} files`;
     this.#onFile(this.#file);
-  }
-
-  #acceptDrops() {
-    const holdsFile = (event) => event.dataTransfer?.types.includes('Files');
-    let depth = 0;
-    addEventListener('dragenter', (event) => {
-      if (!holdsFile(event)) return;
-      depth += 1;
-      document.body.classList.add('dragging');
-    });
-    addEventListener('dragleave', (event) => {
-      if (holdsFile(event) && --depth <= 0) document.body.classList.remove('dragging');
-    });
-    addEventListener('dragover', (event) => holdsFile(event) && event.preventDefault());
-    addEventListener('drop', async (event) => {
-      if (!holdsFile(event)) return;
-      event.preventDefault();
-      depth = 0;
-      document.body.classList.remove('dragging');
-      const files = await filesOfDrop(event.dataTransfer);
-      if (files.length > 0) this.#take(files);
-    });
   }
 }
