@@ -3,14 +3,14 @@
 //!
 //! Invariants:
 //! - What goes wrong inside is the step's alone: no other wait hears of it, and nothing that others recorded is in its submits.
-//! - No buffer of a step that found no room is used again.
+//! - No buffer of a step is used by others before it is known that there was room, and none of one that found no room is used again.
 //! - A step that made no buffer is not waited for.
 
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::task::Poll;
 
-use super::recorder::Recorder;
+use super::recorder::{HeldBack, Made, Recorder};
 use super::stats::FlushReason;
 use crate::error::{Code, Error, Result};
 
@@ -91,24 +91,47 @@ pub(super) async fn allocate<T>(recorder: &Recorder, what: &str, step: impl FnOn
         raw.faults.watch_outcome(outcome, what);
         return result;
     }
+    let undecided = Undecided::new(recorder, made);
     if raw.options.simulated_gpu.is_some() {
         answer_late().await;
     }
-    match outcome.error(what, needed).await {
-        None => result,
-        Some(error) => {
-            // Its handles go first: what they name is not to be used again.
-            drop(result);
-            recorder.forget_since(made);
-            raw.refused_bytes.set(needed);
-            raw.check_usable()?;
-            // It may have got a buffer of another step that found no room, before that was known or on its way back to the pool.
-            let is_of_another = error.code() == Code::GpuValidation && raw.shortages.get() > 0;
-            let error = if is_of_another { Error::new(Code::OutOfMemory, error.message()) } else { error };
-            if error.code() == Code::OutOfMemory {
-                raw.shortages.set(raw.shortages.get() + 1);
-            }
-            Err(error)
+    let Some(error) = outcome.error(what, needed).await else {
+        undecided.works.set(true);
+        return result;
+    };
+    // Its handles go first: what they name is not to be used again.
+    drop(result);
+    drop(undecided);
+    raw.refused_bytes.set(needed);
+    raw.check_usable()?;
+    // It may have got a buffer of another step that found no room, which was on its way back to the pool when that was known.
+    let is_of_another = error.code() == Code::GpuValidation && raw.shortages.get() > 0;
+    let error = if is_of_another { Error::new(Code::OutOfMemory, error.message()) } else { error };
+    if error.code() == Code::OutOfMemory {
+        raw.shortages.set(raw.shortages.get() + 1);
+    }
+    Err(error)
+}
+
+/// Keeps what a step made from others until it is known whether it works. Where it does not, or nobody waits any more, it is not used again.
+struct Undecided<'a> {
+    recorder: &'a Recorder,
+    made: Made,
+    held: HeldBack,
+    works: Cell<bool>,
+}
+
+impl<'a> Undecided<'a> {
+    fn new(recorder: &'a Recorder, made: Made) -> Self {
+        Self { recorder, held: recorder.hold_since(&made), made, works: Cell::new(false) }
+    }
+}
+
+impl Drop for Undecided<'_> {
+    fn drop(&mut self) {
+        self.recorder.decide(self.held);
+        if !self.works.get() {
+            self.recorder.forget_since(&self.made);
         }
     }
 }

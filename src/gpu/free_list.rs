@@ -31,9 +31,12 @@ impl<T> Default for FreeList<T> {
 }
 
 impl<T> FreeList<T> {
-    /// One of this size, the one that came last; `None` if there is none, and the caller makes one. It is in use from now on.
-    pub fn take(&mut self, size: u64, submission: u64) -> Option<T> {
-        let found = self.by_size.get_mut(&size).and_then(VecDeque::pop_back);
+    /// One of this size for which `fits` holds, the one that came last; `None` if there is none, and the caller makes one. It is in use from now on.
+    pub fn take_where(&mut self, size: u64, submission: u64, fits: impl Fn(&T) -> bool) -> Option<T> {
+        let found = self.by_size.get_mut(&size).and_then(|items| {
+            let at = items.iter().rposition(|(_, item)| fits(item))?;
+            items.remove(at)
+        });
         if found.is_some() {
             self.waiting_bytes -= size;
         }
@@ -144,6 +147,23 @@ mod tests {
     use proptest::prelude::*;
 
     const MIB: u64 = 1 << 20;
+
+    impl<T> FreeList<T> {
+        fn take(&mut self, size: u64, submission: u64) -> Option<T> {
+            self.take_where(size, submission, |_| true)
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_stays() {
+        let mut list = FreeList::default();
+        (0..3).for_each(|_| assert_eq!(list.take(MIB, 0), None));
+        (0..3).for_each(|item| list.put(MIB, item, 0));
+        let odd = |item: &i32| item % 2 == 1;
+        assert_eq!((list.take_where(MIB, 0, odd), list.take_where(MIB, 0, odd)), (Some(1), None));
+        assert_eq!((list.len(), list.bytes()), (2, 2 * MIB));
+        assert_eq!((list.take(MIB, 0), list.take(MIB, 0), list.take(MIB, 0)), (Some(2), Some(0), None));
+    }
 
     #[test]
     fn sizes_that_are_no_longer_asked_for_make_room() {

@@ -40,6 +40,8 @@ struct State {
     retired: Vec<(u64, RawBuffer)>,
     /// Of a step that found no room: those after the first id, up to the second, may not work, so they are not used again.
     suspects: Vec<(u64, u64)>,
+    /// Of steps of which it is not known yet whether there was room, in the same way: these wait in `free` until it is.
+    undecided: Vec<(u64, u64)>,
     /// Buffers up to this id are known to work.
     trusted: u64,
     stats: PoolStats,
@@ -48,6 +50,12 @@ struct State {
 impl State {
     fn is_suspect(&self, raw: &RawBuffer) -> bool {
         self.suspects.iter().any(|(after, last)| (after + 1..=*last).contains(&raw.id))
+    }
+
+    fn take(&mut self, class: u64, submission: u64) -> Option<RawBuffer> {
+        let undecided = &self.undecided;
+        let is_known = |raw: &RawBuffer| !undecided.iter().any(|(after, last)| (after + 1..=*last).contains(&raw.id));
+        self.free.take_where(class, submission, is_known)
     }
 }
 
@@ -75,7 +83,7 @@ impl BufferPool {
     /// A buffer of `class` bytes: one that waits for reuse, or a new one.
     pub fn take(&self, class: u64, label: &str) -> Result<RawBuffer> {
         let mut state = self.state.borrow_mut();
-        let found = state.free.take(class, self.raw.timeline.submitted());
+        let found = state.take(class, self.raw.timeline.submitted());
         let excess = state.free.take_excess();
         let stats = state.stats.class(class);
         if found.is_some() {
@@ -146,6 +154,22 @@ impl BufferPool {
     /// The number of the last buffer that was made.
     pub fn last_id(&self) -> u64 {
         self.state.borrow().last_id
+    }
+
+    /// The buffers that were made after this one are not handed out until `decide`. Returns what that takes.
+    pub fn hold_since(&self, id: u64) -> (u64, u64) {
+        let mut state = self.state.borrow_mut();
+        let held = (id, state.last_id);
+        state.undecided.push(held);
+        held
+    }
+
+    /// It is known whether those that `hold_since` held work.
+    pub fn decide(&self, held: (u64, u64)) {
+        let undecided = &mut self.state.borrow_mut().undecided;
+        if let Some(at) = undecided.iter().position(|other| *other == held) {
+            undecided.swap_remove(at);
+        }
     }
 
     /// The buffers that were made after this one may not work: those that wait for reuse are destroyed, the others when they come back.

@@ -37,6 +37,8 @@ pub(super) struct Uniforms {
     raw: Rc<RawDevice>,
     entries: RefCell<FifoCache<[u8], Uniform>>,
     last_id: Cell<u64>,
+    /// Those of steps of which it is not known yet whether there was room: after the first id, up to the second.
+    undecided: RefCell<Vec<(u64, u64)>>,
     /// How often memory had run out when the oldest entry was made.
     shortages: Cell<u64>,
 }
@@ -48,6 +50,7 @@ impl Uniforms {
             raw,
             entries: RefCell::new(FifoCache::new(limit)),
             last_id: Cell::new(FIRST_ID),
+            undecided: RefCell::default(),
             shortages: Cell::new(0),
         }
     }
@@ -59,6 +62,25 @@ impl Uniforms {
     /// The id of the last one that was made.
     pub fn last_id(&self) -> u64 {
         self.last_id.get()
+    }
+
+    /// Those that were made after this one are not handed out until `decide`. Returns what that takes.
+    pub fn hold_since(&self, id: u64) -> (u64, u64) {
+        let held = (id, self.last_id.get());
+        self.undecided.borrow_mut().push(held);
+        held
+    }
+
+    /// It is known whether those that `hold_since` held work.
+    pub fn decide(&self, held: (u64, u64)) {
+        let mut undecided = self.undecided.borrow_mut();
+        if let Some(at) = undecided.iter().position(|other| *other == held) {
+            undecided.swap_remove(at);
+        }
+    }
+
+    fn is_known(&self, uniform: &Uniform) -> bool {
+        !self.undecided.borrow().iter().any(|(after, last)| (after + 1..=*last).contains(&uniform.id))
     }
 
     /// Forgets those that were made after this one.
@@ -81,13 +103,13 @@ impl Uniforms {
         if self.shortages.replace(self.raw.shortages.get()) != self.raw.shortages.get() {
             entries.clear();
         }
-        if let Some(uniform) = entries.get(content) {
+        if let Some(uniform) = entries.get(content).filter(|uniform| self.is_known(uniform)) {
             return uniform;
         }
         let size = (content.len() as u64).next_multiple_of(GRAIN).max(GRAIN);
         self.last_id.set(self.last_id.get() + 1);
         let id = self.last_id.get();
-        let evicted = entries.make_room().filter(|uniform| uniform.wgpu.size() == size);
+        let evicted = entries.make_room().filter(|uniform| uniform.wgpu.size() == size && self.is_known(uniform));
         // Nobody else holds what was evicted.
         let again = evicted.and_then(|mut uniform| {
             Rc::get_mut(&mut uniform)?.id = id;

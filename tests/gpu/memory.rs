@@ -1,10 +1,12 @@
 //! A GPU without room: what fails, what does not, and what is left.
 
+use std::time::Duration;
+
 use pollster::block_on;
-use rillm::gpu::{Buffer, Device};
+use rillm::gpu::{Buffer, Device, DeviceOptions, SimulatedGpu};
 use rillm::{Code, Result};
 
-use super::runtime::{mix, plain};
+use super::runtime::{device, mix, plain};
 
 /// Beyond the limit a step fails by itself: nothing of it runs, nobody else hears of it, and none of its buffers is used again.
 #[test]
@@ -52,6 +54,27 @@ fn a_step_without_room_fails_alone() {
     };
     let new = block_on(device.attempt("one buffer", step)).unwrap();
     assert_eq!(words(&device, &new), [11; 2048]);
+}
+
+/// A step may get a buffer of another of which it is not known yet that it found no room. It made none itself, and is told nevertheless.
+#[test]
+fn a_step_with_a_broken_buffer_of_another_is_short_too() {
+    let gpu = SimulatedGpu::new(|_| Duration::ZERO);
+    let device = device(DeviceOptions { simulated_gpu: Some(gpu), ..Default::default() });
+    let source = device.buffer(8192, "source").unwrap();
+    device.write(&source, 0, bytemuck::cast_slice(&[5u32; 2048])).unwrap();
+    let step = || mix(&device, &source, &device.buffer(8192, "new")?, 2048, 0);
+    block_on(device.sync()).unwrap();
+    device.set_memory_limit(Some(device.memory().live_bytes + 4096));
+    let (first, second) = (device.attempt("the first", step), device.attempt("the second", step));
+    let ended = block_on(futures_util::future::join(first, second));
+    for result in [ended.0, ended.1] {
+        assert_eq!(result.unwrap_err().code(), Code::OutOfMemory);
+    }
+    block_on(device.sync()).unwrap();
+    device.set_memory_limit(None);
+    block_on(device.attempt("the third", step)).unwrap();
+    block_on(device.sync()).unwrap();
 }
 
 /// Outside of an attempt the next wait says it, and the one after that works.

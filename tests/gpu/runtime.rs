@@ -11,7 +11,7 @@ use rillm::gpu::{
 use rillm::tensor::Rng;
 use rillm::{Code, Result};
 
-fn device(options: DeviceOptions) -> Device {
+pub fn device(options: DeviceOptions) -> Device {
     block_on(Device::request(&options))
         .unwrap_or_else(|error| panic!("native tests need a Vulkan driver (on Debian: mesa-vulkan-drivers): {error}"))
 }

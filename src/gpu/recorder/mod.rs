@@ -47,6 +47,13 @@ pub(super) struct Made {
     has_ring: bool,
 }
 
+/// What is held back: buffers and uniforms after the first id, up to the second.
+#[derive(Clone, Copy)]
+pub(super) struct HeldBack {
+    buffers: (u64, u64),
+    uniforms: (u64, u64),
+}
+
 #[derive(Default)]
 struct State {
     commands: Vec<Command>,
@@ -126,8 +133,19 @@ impl Recorder {
         self.pool.last_id() > made.buffer
     }
 
+    /// What was made since is used by nobody else until `decide`.
+    pub fn hold_since(&self, made: &Made) -> HeldBack {
+        HeldBack { buffers: self.pool.hold_since(made.buffer), uniforms: self.binder.uniforms.hold_since(made.uniform) }
+    }
+
+    /// It is known whether what was held works.
+    pub fn decide(&self, HeldBack { buffers, uniforms }: HeldBack) {
+        self.pool.decide(buffers);
+        self.binder.uniforms.decide(uniforms);
+    }
+
     /// Nothing that was made since is used again.
-    pub fn forget_since(&self, made: Made) {
+    pub fn forget_since(&self, made: &Made) {
         self.pool.forget_since(made.buffer);
         self.binder.groups.forget_since(made.buffer, made.uniform);
         self.binder.uniforms.forget_since(made.uniform);
