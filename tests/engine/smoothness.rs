@@ -178,6 +178,21 @@ fn submits_follow_the_speed_of_the_gpu() {
     assert!(fast.iter().all(|submit| submit.time < 3 * SUBMIT), "{fast:?}");
 }
 
+/// A fast GPU has told while the model was loaded that it is one: the first prompt, whose kernels nobody has measured, waits for little.
+#[test]
+fn a_fast_gpu_takes_the_first_prompt_in_few_submits() {
+    let gpu = Gpu::new(0.02);
+    let engine = gpu.engine(Smoothness::Frames);
+    gpu.take();
+    let counts: Vec<usize> = (0..4)
+        .map(|first| {
+            complete(&engine, &prompt(&engine, 60 * first + 1), 1);
+            gpu.take().len()
+        })
+        .collect();
+    assert!(counts[0] <= counts[3] + 4, "{counts:?} submits of the first prompts");
+}
+
 #[test]
 fn nothing_is_cut_while_the_page_is_hidden_or_for_throughput() {
     let gpu = Gpu::new(300.0);

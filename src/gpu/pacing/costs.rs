@@ -17,8 +17,15 @@ const WORKGROUP: f64 = 10_000.0;
 const COPIED_BYTE: f64 = 0.05;
 const WRITTEN_BYTE: f64 = 1.0;
 
-/// How many kernels that nobody has measured a submit has at most.
+/// How many kernels that nobody has measured a submit has at most, unless other kernels of this GPU take much less.
 const MOST_UNKNOWN: f64 = 3.0;
+
+/// How many times as long as those that were measured, on average, a kernel is expected to take that was not. What is measured first is what
+/// loads a model, whose kernels are short.
+const UNKNOWN_TIMES: f64 = 8.0;
+
+/// So many submits tell what kernels take on average.
+const TELLING: u32 = 4;
 
 /// The most that one measurement changes.
 const MOST_CHANGE: f64 = 64.0;
@@ -69,11 +76,13 @@ pub struct Costs {
     drift: f64,
     /// How much slower kernels are than `WORKGROUP`.
     speed: Option<f64>,
+    /// Nanoseconds of a dispatch, and of how many submits that is the average.
+    dispatch: (f64, u32),
 }
 
 impl Default for Costs {
     fn default() -> Self {
-        Self { kinds: HashMap::default(), pipelines: HashMap::default(), drift: 1.0, speed: None }
+        Self { kinds: HashMap::default(), pipelines: HashMap::default(), drift: 1.0, speed: None, dispatch: (0.0, 0) }
     }
 }
 
@@ -95,11 +104,18 @@ impl Costs {
         match work.kind {
             Kind::Kernel { .. } => {
                 let guess = WORKGROUP * self.speed.unwrap_or(1.0) * work.units;
-                guess.max(TARGET.as_nanos() as f64 / MOST_UNKNOWN * work.times)
+                guess.max(self.unknown() * work.times)
             }
             Kind::Copy => COPIED_BYTE * work.units,
             Kind::Write => WRITTEN_BYTE * work.units,
         }
+    }
+
+    /// The least that a dispatch of a kernel is expected to take that nobody has measured.
+    fn unknown(&self) -> f64 {
+        let most = TARGET.as_nanos() as f64 / MOST_UNKNOWN;
+        let (each, submits) = self.dispatch;
+        if submits < TELLING { most } else { (UNKNOWN_TIMES * each).min(most) }
     }
 
     /// Learns from the nanoseconds that all this work took together.
@@ -140,6 +156,13 @@ impl Costs {
             let speed = nanoseconds.max(1.0) / guessed;
             self.speed = Some(self.speed.map_or(speed, |before| (before * speed).sqrt()));
         }
+        let kernels =
+            done.iter().filter(|work| matches!(work.kind, Kind::Kernel { .. })).map(|work| work.times).sum::<f64>();
+        if kernels > 0.0 {
+            let (each, submits) = (self.dispatch.0, self.dispatch.1.saturating_add(1));
+            // Follows another speed of the GPU within a few submits.
+            self.dispatch = (each + (nanoseconds / kernels - each) / f64::from(submits.min(2 * TELLING)), submits);
+        }
     }
 }
 
@@ -164,6 +187,20 @@ mod tests {
         assert_eq!(costs.expected(kernel(2, 1000.0)), 2.0 * MS, "but the GPU is fast");
         let larger = Work { kind: Kind::Kernel { pipeline: 1, read_bytes: 1 << 20 }, units: 500.0, times: 1.0 };
         assert!((costs.expected(larger) - 0.1 * MS).abs() < 1e3, "the same kernel on another input");
+    }
+
+    #[test]
+    fn what_nobody_has_measured_is_expected_to_be_slow_as_others_are() {
+        let unknown = |nanoseconds: f64| {
+            let mut costs = Costs::default();
+            for pipeline in 1..=TELLING as usize {
+                assert_eq!(costs.expected(kernel(9, 1.0)), 2.0 * MS, "after {} kernels", pipeline - 1);
+                costs.took(&[kernel(pipeline, 100.0)], nanoseconds);
+            }
+            costs.expected(kernel(9, 1.0))
+        };
+        assert!((unknown(0.02 * MS) / MS - 0.16).abs() < 1e-6, "eight times as long as those that are known");
+        assert_eq!(unknown(5.0 * MS), 2.0 * MS, "and never so long that less than three are a submit");
     }
 
     #[test]
