@@ -37,6 +37,8 @@ const MODULES: &[(&str, &str)] = &[
     ("subgroup_sum", crate::shader!("wgsl/subgroup_sum.wgsl")),
     ("cos_sin", crate::shader!("wgsl/cos_sin.wgsl")),
     ("soa", crate::shader!("wgsl/soa.wgsl")),
+    ("softplus", crate::shader!("wgsl/softplus.wgsl")),
+    ("delta_rates", crate::shader!("wgsl/delta_rates.wgsl")),
     ("numbers", crate::shader!("wgsl/numbers.wgsl")),
     ("dot_rows", crate::shader!("wgsl/dot_rows.wgsl")),
     ("normed_rows", crate::shader!("wgsl/normed_rows.wgsl")),

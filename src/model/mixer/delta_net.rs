@@ -6,8 +6,11 @@ use crate::model::arch::DELTA_INPUTS;
 use crate::model::linear::Linear;
 use crate::model::recurrence::DeltaNet;
 use crate::model::{Run, Weights};
-use crate::tensor::ops::{ConvolutionForm, GatedDelta, ShortConvolution};
+use crate::tensor::ops::{ConvolutionForm, GatedDelta, GatedNorm, ShortConvolution};
 use crate::tensor::{Context, HostTensor, Tensor};
+
+/// From this number of tokens on, a workgroup for each head takes longer than several, and a dispatch for the norm.
+const LONG: usize = 9;
 
 /// The weights of a gated delta net but for its first and last matrices.
 pub(super) struct DeltaWeights {
@@ -17,6 +20,7 @@ pub(super) struct DeltaWeights {
     convolution: Tensor, // [channels, taps]
     /// For each head a factor and a bias of its decay, then the weights of the norm.
     vectors: Tensor, // [2 · heads + value_dim]
+    norm: Tensor,        // [value_dim]
 }
 
 impl DeltaWeights {
@@ -45,11 +49,12 @@ impl DeltaWeights {
             }
         }
         let vector = |name: &str| weights.vector(name);
+        let norm = super::vector(weights, &name("ssm_norm.weight"))?;
         let vectors =
             [vector(&name("ssm_a"))?, vector(&name("ssm_dt.bias"))?, vector(&name("ssm_norm.weight"))?].concat();
         let convolution = super::vector(weights, &name("ssm_conv1d.weight"))?;
         let vectors = context.tensor(&HostTensor::f32(&[vectors.len()], &vectors))?;
-        Ok((inputs, Self { net, places, convolution, vectors }))
+        Ok((inputs, Self { net, places, convolution, vectors, norm }))
     }
 }
 
@@ -75,10 +80,20 @@ impl Kind for DeltaWeights {
             value_dim: net.value_dim,
             tiled: net.tiled,
             first: [gate.1, beta.1, alpha.1],
+            normed: true,
             epsilon: config.norm_eps,
             soa,
         };
+        let gate_first = gate.1;
         let [gate, beta, alpha] = [gate, beta, alpha].map(|(product, _)| &products[product]);
-        context.run1(&delta, &[&qkv, gate, beta, alpha, &self.vectors, position, of_net])
+        let inputs = [&qkv, gate, beta, alpha, &self.vectors, position, of_net];
+        let is_short = qkv.shape().dims()[0] < LONG || position.shape().dims().len() > 1;
+        if is_short || !delta.shares_heads(context.device().capabilities()) {
+            return context.run1(&delta, &inputs);
+        }
+        let y = context.run1(&GatedDelta { normed: false, soa: false, ..delta }, &inputs)?;
+        let norm =
+            GatedNorm { groups: net.heads, first: true, gate_first, gate_scale: 1.0, epsilon: config.norm_eps, soa };
+        context.run1(&norm, &[&y, gate, &self.norm])
     }
 }

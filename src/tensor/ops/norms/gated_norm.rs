@@ -9,8 +9,8 @@ use crate::tensor::soa::rows_to_soa;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: x [tokens, length], the gate, as many columns of a matrix [tokens, columns], and weights [length]. Output: [tokens, length]. Each
-/// group of columns is normed by itself.
+/// Inputs: x [tokens, length], the gate, as many columns of a matrix [tokens, columns], and weights [length], or [length / groups] that all groups
+/// share. Output: [tokens, length]. Each group of columns is normed by itself.
 #[derive(Clone, Copy, Debug)]
 pub struct GatedNorm {
     /// Groups of columns; divides the length.
@@ -41,7 +41,7 @@ impl Op for GatedNorm {
             && length.is_multiple_of(self.groups)
             && gates == rows
             && self.gate_first + length <= columns
-            && inputs[2].shape.elements() == length
+            && [length, length / self.groups].contains(&inputs[2].shape.elements())
             && (!self.soa || length.is_multiple_of(BLOCK));
         if !fits {
             let [x, gate, weights] = [0, 1, 2].map(|input| inputs[input].shape);
@@ -57,7 +57,7 @@ impl Op for GatedNorm {
         let mut defines = team.defines();
         defines.extend(self.first.then_some(("NORM_FIRST", Define::Flag)));
         defines.extend(self.soa.then_some(("SOA", Define::Flag)));
-        let numbers = [items, self.groups, length, columns, self.gate_first];
+        let numbers = [items, self.groups, length, columns, self.gate_first, inputs[2].shape.elements()];
         let scales = [self.gate_scale.to_bits(), self.epsilon.to_bits()];
         Ok(Kernel {
             template: crate::shader!("gated_norm.wgsl"),
@@ -88,7 +88,7 @@ impl Reference for GatedNorm {
                 let squares: f64 = group.clone().map(|column| of_group(column).powi(2)).sum();
                 let scale = 1.0 / (squares / group.len() as f64 + f64::from(self.epsilon)).sqrt();
                 out.extend(group.map(|column| {
-                    let normed = of_group(column) * scale * f64::from(weights[column]);
+                    let normed = of_group(column) * scale * f64::from(weights[column % weights.len()]);
                     (if self.first { normed * gate(column) } else { normed }) as f32
                 }));
             }
@@ -109,10 +109,12 @@ pub fn cases() -> Vec<Case> {
         (5, 2, 8224, true, 0, true),
         (2, 1, 97, true, 33, false),
         (1, 16, 16, false, 0, false),
+        (9, 4, 256, true, 3, false),
     ]
     .map(|(rows, groups, length, first, gate_first, soa)| {
         let gates = gate_first + length + 1;
-        let inputs = vec![rng.tensor(&[rows, length]), rng.tensor(&[rows, gates]), rng.tensor(&[length])];
+        let weights = if groups == 4 { length / groups } else { length };
+        let inputs = vec![rng.tensor(&[rows, length]), rng.tensor(&[rows, gates]), rng.tensor(&[weights])];
         Case::new(GatedNorm { groups, first, gate_first, gate_scale: 1.5, epsilon: 1e-5, soa }, inputs, 1e-5)
     })
     .into()

@@ -2,7 +2,7 @@
 #import "activate"
 #import "soa"
 
-struct Params { items: u32, groups: u32, length: u32, columns: u32, first: u32, gate_scale: f32, epsilon: f32 }
+struct Params { items: u32, groups: u32, length: u32, columns: u32, first: u32, weights: u32, gate_scale: f32, epsilon: f32 }
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> gate: array<f32>;
@@ -44,7 +44,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if id < params.items {
         for (var i = lane; i < of_group; i += TEAM) {
             let column = start + i;
-            var normed = value(row, column) * scale * weight[column];
+            var normed = value(row, column) * scale * weight[column % params.weights];
 #ifdef NORM_FIRST
             normed *= gate_of(row, column);
 #endif

@@ -1,10 +1,14 @@
 //! The recurrence of a gated delta net (Yang et al. 2024, "Gated Delta Networks: Improving Mamba2 with Delta Rule"), token after token, and
 //! the gated norm of what is read. Each head's state is a matrix S: a token with query q, key k and value v makes of it
 //! S ← decay · S, S ← S + β (v − S k) kᵀ, and reads S q.
+//!
+//! A prompt goes token after token too. The paper's form of whole chunks, by the WY representation, computes about one and a half times as many
+//! products, which pays where the units for matrices do them; WGSL has none. Here the rows of S are independent of each other, so that
+//! a head goes to several workgroups, and its row to several lanes.
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::grid_2d;
+use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::ops::cache::placement::Placement;
 use crate::tensor::quant::BLOCK;
@@ -14,8 +18,8 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 /// Inputs: qkv [tokens, 2 · key_heads · key_dim + heads · value_dim] of `short_convolution`; the gate, β and α of each head, of which each
 /// is some columns of a matrix [tokens, columns] (α and β: before softplus and sigmoid); vectors [2 · heads + value_dim] (for each head a
 /// factor and a bias, such that decay = exp(factor · softplus(α + bias)), and the weights of the norm); position [4] u32 or [tokens, 4],
-/// and the state (changed), [len] or [sequences, len], both as `short_convolution` has them. Output: [tokens, heads · value_dim], the
-/// norm of what each head reads, times SiLU(gate).
+/// and the state (changed), [len] or [sequences, len], both as `short_convolution` has them. Output: [tokens, heads · value_dim], what
+/// each head reads; with `normed` its norm, times SiLU(gate).
 #[derive(Clone, Copy, Debug)]
 pub struct GatedDelta {
     /// Heads of queries, and of keys.
@@ -30,10 +34,26 @@ pub struct GatedDelta {
     pub tiled: bool,
     /// The first columns of gate, β and α in their matrices.
     pub first: [usize; 3],
+    /// The results are normed and gated. Without, several workgroups share a head, and gate and norm are not used.
+    pub normed: bool,
     /// ε of the norm.
     pub epsilon: f32,
     /// Rows of the output are in SoA (`tensor/soa.rs`).
     pub soa: bool,
+}
+
+/// Elements of values that a workgroup takes if several share a head.
+const ROWS: usize = 16;
+/// The most lanes that share a row of the state.
+const MOST_LANES: u32 = 8;
+/// Tokens that are in workgroup memory at once.
+const CHUNKS: [usize; 3] = [16, 8, 1];
+
+/// How the lanes of a workgroup share the work.
+struct Shares {
+    lanes: usize,
+    rows: usize,
+    chunk: usize,
 }
 
 impl GatedDelta {
@@ -43,6 +63,30 @@ impl GatedDelta {
     /// How many f32 the state of a sequence has. Parts of sequences can be bound alone.
     pub fn state_len(heads: usize, key_dim: usize, value_dim: usize) -> usize {
         (heads * key_dim * value_dim).next_multiple_of(64)
+    }
+
+    /// Whether this adapter runs long prompts faster if the norm is an op of its own.
+    pub fn shares_heads(&self, capabilities: &Capabilities) -> bool {
+        Self { normed: false, ..*self }.shares(CHUNKS[0], capabilities).is_some()
+    }
+
+    /// None where lanes can't share a row, or where a barrier costs more than that gains.
+    fn shares(&self, tokens: usize, capabilities: &Capabilities) -> Option<Shares> {
+        let most = subgroup_lanes(capabilities, MOST_LANES).filter(|_| !capabilities.software)? as usize;
+        let rows = if self.normed { self.value_dim } else { ROWS };
+        let words = self.key_dim / 4;
+        let fits = |lanes: &usize| {
+            *lanes <= most
+                && words.is_multiple_of(*lanes)
+                && rows * lanes <= capabilities.max_invocations_per_workgroup as usize
+        };
+        let lanes = [8, 4, 2].into_iter().find(fits)?;
+        let wanted = CHUNKS.into_iter().filter(|chunk| if tokens == 1 { *chunk == 1 } else { *chunk / 2 < tokens });
+        let chunk = wanted.into_iter().find(|chunk| {
+            let bytes = 4 * (chunk * (2 * self.key_dim + rows + 2) + if self.normed { 2 * rows } else { 0 });
+            bytes <= capabilities.max_workgroup_storage_size as usize && *chunk <= rows * lanes
+        })?;
+        Some(Shares { lanes, rows, chunk })
     }
 
     fn key_head(&self, head: usize) -> usize {
@@ -91,19 +135,31 @@ impl Op for GatedDelta {
         let (tokens, _) = inputs[0].shape.matrix()?;
         let placement = Placement::of("gated_delta", inputs[5], tokens)?;
         let len = placement.state_len("gated_delta", inputs[6])?;
-        let items = self.heads * if placement == Placement::Sequences { tokens } else { 1 };
+        let runs = placement.runs(tokens);
+        let shares = self.shares(runs.first().map_or(1, |run| run.len()), capabilities);
+        let blocks = shares.as_ref().map_or(1, |shares| self.value_dim.div_ceil(shares.rows));
+        let items = self.heads * blocks * runs.len();
         let mut defines = placement.defines();
         defines
             .extend([("WORDS", Define::U32(self.key_dim as u32 / 4)), ("VALUE", Define::U32(self.value_dim as u32))]);
-        defines.extend(self.tiled.then_some(("TILED", Define::Flag)));
-        defines.extend(self.soa.then_some(("SOA", Define::Flag)));
+        for (name, applies) in [("TILED", self.tiled), ("SOA", self.soa), ("NORMED", self.normed)] {
+            defines.extend(applies.then_some((name, Define::Flag)));
+        }
+        let template = match &shares {
+            Some(Shares { lanes, rows, chunk }) => {
+                defines.extend(lanes_defines((rows * lanes) as u32, Some(*lanes as u32)));
+                defines.extend([("ROWS", Define::U32(*rows as u32)), ("CHUNK", Define::U32(*chunk as u32))]);
+                crate::shader!("gated_delta.wgsl")
+            }
+            None => crate::shader!("gated_delta_direct.wgsl"),
+        };
         let mut params: Vec<usize> = vec![items, self.heads, self.key_heads, tokens];
         for (input, first) in inputs[1..4].iter().zip(self.first) {
             params.extend([input.shape.matrix()?.1, first]);
         }
         params.push(len);
         Ok(Kernel {
-            template: crate::shader!("gated_delta.wgsl"),
+            template,
             modules: &[],
             defines,
             params: params.into_iter().map(|number| number as u32).chain([self.epsilon.to_bits()]).collect(),
@@ -150,6 +206,11 @@ impl Reference for GatedDelta {
                         row.iter_mut().zip(k).for_each(|(s, k)| *s += k * (v[j] - known) * rate);
                         read[j] = row.iter().zip(q).map(|(s, q)| s * q).sum();
                         row.into_iter().enumerate().for_each(|(i, value)| s[at(head, i, j)] = value);
+                    }
+                    if !self.normed {
+                        let place = row * values + head * value_dim;
+                        out[place..place + value_dim].iter_mut().zip(read).for_each(|(to, read)| *to = read as f32);
+                        continue;
                     }
                     let mean = read.iter().map(|x| x * x).sum::<f64>() / value_dim as f64;
                     let scale = 1.0 / (mean + f64::from(self.epsilon)).sqrt();
@@ -199,33 +260,46 @@ pub fn cases() -> Vec<Case> {
         ];
         cases.push(Case::new(op, inputs, 2e-5));
     };
-    // tokens, key_heads, heads, key_dim, value_dim, tiled, soa, position, stopped
-    for (tokens, key_heads, heads, key_dim, value_dim, tiled, soa, position, stopped) in [
-        (1, 1, 1, 4, 4, false, false, 0, 0),
-        (1, 2, 4, 16, 16, false, true, 5, 0),
-        (1, 2, 4, 16, 8, true, true, 5, 1),
-        (1, 4, 8, 128, 128, true, true, 1, 0),
-        (7, 1, 3, 20, 12, false, false, 3, 0),
-        (3, 2, 2, 16, 16, false, true, 9, 0),
-        (65, 2, 4, 16, 32, true, false, 0, 0),
-        (5, 1, 1, 256, 256, false, false, 2, 0),
+    // tokens, key_heads, heads, key_dim, value_dim, tiled, normed, soa, position, stopped
+    for (tokens, key_heads, heads, key_dim, value_dim, tiled, normed, soa, position, stopped) in [
+        (1, 1, 1, 4, 4, false, true, false, 0, 0),
+        (1, 2, 4, 16, 16, false, true, true, 5, 0),
+        (1, 2, 4, 16, 8, true, true, true, 5, 1),
+        (1, 4, 8, 128, 128, true, true, true, 1, 0),
+        (7, 1, 3, 20, 12, false, true, false, 3, 0),
+        (3, 2, 2, 16, 16, false, true, true, 9, 0),
+        (65, 2, 4, 16, 32, true, true, false, 0, 0),
+        (5, 1, 1, 256, 256, false, true, false, 2, 0),
+        // What is read alone, around the lengths of chunks, and of many chunks.
+        (1, 1, 2, 64, 36, false, false, true, 4, 0),
+        (2, 1, 2, 8, 4, false, false, false, 0, 0),
+        (7, 1, 2, 20, 20, false, false, false, 1, 1),
+        (8, 1, 2, 16, 16, true, false, false, 0, 0),
+        (9, 2, 2, 36, 64, false, false, false, 6, 0),
+        (15, 1, 3, 32, 12, false, false, false, 0, 0),
+        (16, 2, 4, 128, 128, true, false, false, 3, 0),
+        (17, 2, 4, 128, 20, true, false, false, 0, 0),
+        (211, 1, 2, 64, 48, false, false, false, 17, 0),
     ] {
         let first = [tokens % 3, 4, 2];
-        let op = GatedDelta { key_heads, heads, key_dim, value_dim, tiled, first, epsilon: 1e-6, soa };
+        let op = GatedDelta { key_heads, heads, key_dim, value_dim, tiled, first, normed, epsilon: 1e-6, soa };
         case(op, tokens, HostTensor::u32(&[4], &[position, 1, stopped, 0]), None);
     }
     // Four sequences in another order than in the state: one begins, and one has stopped.
-    let op = GatedDelta {
-        key_heads: 2,
-        heads: 4,
-        key_dim: 16,
-        value_dim: 16,
-        tiled: false,
-        first: [0; 3],
-        epsilon: 1e-6,
-        soa: true,
-    };
-    let position = HostTensor::u32(&[4, 4], &[3, 9, 0, 2, 0, 0, 0, 0, 6, 4, 1, 1, 12, 7, 0, 4]);
-    case(op, 4, position, Some(5));
+    for normed in [true, false] {
+        let op = GatedDelta {
+            key_heads: 2,
+            heads: 4,
+            key_dim: 16,
+            value_dim: 16,
+            tiled: false,
+            first: [0; 3],
+            normed,
+            epsilon: 1e-6,
+            soa: normed,
+        };
+        let position = HostTensor::u32(&[4, 4], &[3, 9, 0, 2, 0, 0, 0, 0, 6, 4, 1, 1, 12, 7, 0, 4]);
+        case(op, 4, position, Some(5));
+    }
     cases
 }

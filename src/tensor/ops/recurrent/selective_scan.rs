@@ -1,10 +1,13 @@
 //! The recurrence of a selective state space model, token after token (Gu, Dao 2023, "Mamba: Linear-Time Sequence Modeling with Selective
 //! State Spaces"; Dao, Gu 2024, "Transformers are SSMs", Mamba-2). Each channel has a state of some numbers: a token with input x, step Δ, B
 //! and C makes of it s ← exp(A Δ) s + Δ x B, and reads C·s + D x.
+//!
+//! A prompt goes token after token too. Mamba-2's form of whole chunks needs about as many products, which pays where the units for matrices do
+//! them; WGSL has none. Here channels are independent of each other, and lanes share a channel's state.
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::grid_2d;
+use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::ops::cache::placement::Placement;
 use crate::tensor::quant::BLOCK;
@@ -41,6 +44,12 @@ pub struct SelectiveScan {
 const CHANNELS: usize = 64;
 /// The most words of four numbers that an invocation keeps, if lanes can share them.
 const WORDS: usize = 16;
+/// Channels of a workgroup whose lanes share a state in a subgroup.
+const SHARED_CHANNELS: usize = 16;
+/// The most lanes that share one there.
+const MOST_LANES: u32 = 8;
+/// Tokens that are in workgroup memory at once.
+const CHUNKS: [usize; 3] = [16, 8, 1];
 
 impl SelectiveScan {
     /// The longest state of a channel.
@@ -59,6 +68,23 @@ impl SelectiveScan {
     fn lanes(&self) -> usize {
         let words = self.state / 4;
         [1, 2, 4].into_iter().find(|lanes| words.is_multiple_of(*lanes) && words / lanes <= WORDS).unwrap_or(1)
+    }
+
+    /// Lanes of a subgroup that share a state, and the tokens in workgroup memory at once. None where heads are no whole workgroups, where
+    /// lanes can't share, or where a barrier costs more than that gains.
+    fn shares(&self, tokens: usize, capabilities: &Capabilities) -> Option<(usize, usize)> {
+        let most = subgroup_lanes(capabilities, MOST_LANES).filter(|_| !capabilities.software)? as usize;
+        if self.matrix || !self.head_dim.is_multiple_of(SHARED_CHANNELS) {
+            return None;
+        }
+        let words = self.state / 4;
+        let lanes = [8, 4, 2].into_iter().find(|lanes| *lanes <= most && words.is_multiple_of(*lanes))?;
+        let wanted = CHUNKS.into_iter().filter(|chunk| if tokens == 1 { *chunk == 1 } else { *chunk / 2 < tokens });
+        let fits = |chunk: &usize| {
+            let bytes = 4 * chunk * (2 * self.state + SHARED_CHANNELS + 2);
+            bytes <= capabilities.max_workgroup_storage_size as usize && words / lanes <= WORDS
+        };
+        wanted.into_iter().find(fits).map(|chunk| (lanes, chunk))
     }
 
     /// How many A there are.
@@ -109,19 +135,31 @@ impl Op for SelectiveScan {
         let (tokens, x_columns) = inputs[0].shape.matrix()?;
         let placement = Placement::of("selective_scan", inputs[4], tokens)?;
         let len = placement.state_len("selective_scan", inputs[5])?;
-        let blocks = self.channels().div_ceil(CHANNELS);
-        let items = blocks * if placement == Placement::Sequences { tokens } else { 1 };
-        let lanes = self.lanes();
+        let runs = placement.runs(tokens);
+        let shares = self.shares(runs.first().map_or(1, |run| run.len()), capabilities);
+        let channels = if shares.is_some() { SHARED_CHANNELS } else { CHANNELS };
+        let blocks = self.channels().div_ceil(channels);
+        let items = blocks * runs.len();
         let mut defines = placement.defines();
-        defines.extend([
-            ("CHANNELS", Define::U32(CHANNELS as u32)),
-            ("LANES", Define::U32(lanes as u32)),
-            ("WORKGROUP", Define::U32((CHANNELS * lanes) as u32)),
-            ("WORDS_OF_LANE", Define::U32((self.state / 4 / lanes) as u32)),
-        ]);
-        for (name, applies) in
-            [("SEVERAL", lanes > 1), ("MATRIX", self.matrix), ("GATED", self.gate.is_some()), ("SOA", self.soa)]
-        {
+        defines.push(("CHANNELS", Define::U32(channels as u32)));
+        let template = if let Some((lanes, chunk)) = shares {
+            defines.extend(lanes_defines((channels * lanes) as u32, Some(lanes as u32)));
+            let own = self.state / 4 / lanes;
+            defines.extend([("OWN", Define::U32(own as u32)), ("CHUNK", Define::U32(chunk as u32))]);
+            crate::shader!("selective_scan_shared.wgsl")
+        } else {
+            let lanes = self.lanes();
+            defines.extend([
+                ("LANES", Define::U32(lanes as u32)),
+                ("WORKGROUP", Define::U32((channels * lanes) as u32)),
+                ("WORDS_OF_LANE", Define::U32((self.state / 4 / lanes) as u32)),
+            ]);
+            for (name, applies) in [("SEVERAL", lanes > 1), ("MATRIX", self.matrix)] {
+                defines.extend(applies.then_some((name, Define::Flag)));
+            }
+            crate::shader!("selective_scan.wgsl")
+        };
+        for (name, applies) in [("GATED", self.gate.is_some()), ("SOA", self.soa)] {
             defines.extend(applies.then_some((name, Define::Flag)));
         }
         let (gate_first, gate_scale) = self.gate.unwrap_or((0, 1.0));
@@ -147,7 +185,7 @@ impl Op for SelectiveScan {
         ];
         let scales = [self.dt_scale.to_bits(), gate_scale.to_bits()];
         Ok(Kernel {
-            template: crate::shader!("selective_scan.wgsl"),
+            template,
             modules: &[],
             defines,
             params: numbers.map(|number| number as u32).into_iter().chain(scales).collect(),
@@ -247,6 +285,14 @@ pub fn cases() -> Vec<Case> {
         (1, 2053, 1, 1, 16, true, Some((0, 1.0)), false, 4, 0),
         (41, 96, 1, 1, 8, true, Some((3, 1.0)), false, 9, 0),
         (2, 5, 1, 1, 144, true, None, false, 7, 1),
+        // Around the lengths of chunks, and of many chunks.
+        (2, 2, 16, 1, 8, false, None, true, 3, 0),
+        (8, 3, 48, 3, 32, false, Some((5, 0.5)), false, 0, 0),
+        (9, 2, 64, 1, 128, false, None, false, 0, 0),
+        (15, 2, 16, 2, 36, false, None, true, 0, 0),
+        (16, 2, 32, 1, 128, false, Some((2, 1.0)), true, 8, 0),
+        (17, 1, 80, 1, 200, false, None, false, 0, 1),
+        (211, 4, 16, 2, 64, false, None, false, 2, 0),
     ] {
         let first = [groups * state + 1, 1, 2];
         case(

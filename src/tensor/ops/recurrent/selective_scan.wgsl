@@ -1,6 +1,7 @@
 // LANES invocations take one channel through the tokens of a run, with its state in registers. A workgroup has 64 channels.
 #import "activate"
 #import "soa"
+#import "softplus"
 
 struct Params {
     items: u32,
@@ -36,13 +37,6 @@ struct Params {
 // Of tokens with even and with odd numbers, so that one barrier for each token is enough.
 var<workgroup> sums: array<f32, 2u * CHANNELS * LANES>;
 #endif
-
-// log(1 + exp(x)). Where 1 + e would lose digits of e, the series of log(1 + e).
-fn softplus(x: f32) -> f32 {
-    let e = exp(min(x, 20.0));
-    let series = e * (1.0 - e * (0.5 - e * (0.33333333 - e * (0.25 - e * (0.2 - e * 0.16666667)))));
-    return select(select(log(1.0 + e), series, e < 0.06), x, x > 20.0);
-}
 
 fn word(first: u32) -> vec4<f32> {
     return vec4<f32>(bc[first], bc[first + 1u], bc[first + 2u], bc[first + 3u]);
