@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "peers" / "synthetic")
 from gguf_model import add_tokenizer, random_blocks  # noqa: E402
 
 # What kernels read as numbers whatever the model's format.
-IN_F32 = ("norm", ".ssm_conv1d.", ".shortconv.conv.", ".ssm_a", ".ssm_d", ".ssm_dt.")
+IN_F32 = ("norm", ".ssm_conv1d.", ".shortconv.conv.", ".ssm_a", ".ssm_d", ".ssm_dt.", ".bias")
 # Rows of random blocks that large matrices repeat.
 SOME_ROWS = 512
 
@@ -53,7 +53,7 @@ def write(path: Path, name: str, skeleton: dict, quantization: str) -> None:
             values = np.full(shape, tensor["value"], np.float32)
             writer.add_tensor(target, values if tensor["value"] != 0.0 else values + rng.standard_normal(shape, np.float32) * np.float32(0.1))
             continue
-        kind = "q8_0" if target in ("token_embd.weight", "output.weight") else quantization
+        kind = "q8_0" if target in ("token_embd.weight", "output.weight") else tensor.get("quantization", quantization)
         # Rows that are no whole blocks stay in halves.
         data, raw = matrix(rng, kind if shape[-1] % 32 == 0 else "f16", shape)
         writer.add_tensor(target, data, raw_dtype=raw)

@@ -49,7 +49,16 @@ SHAPES = {
         "vocab_size": 262144, "intermediate_size": 6144, "hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144,
         "num_kv_shared_layers": 20, "use_double_wide_mlp": True, "sliding_window": 512, "tie_word_embeddings": True,
         "layer_types": [FULL if layer % 5 == 4 else "sliding_attention" for layer in range(35)]}),
+    "gpt-oss-20b": ("gpt_oss", {
+        "hidden_size": 2880, "num_hidden_layers": 24, "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 201088,
+        "intermediate_size": 2880, "num_local_experts": 32, "num_experts_per_tok": 4, "sliding_window": 128, "tie_word_embeddings": False,
+        "swiglu_limit": 7.0, "layer_types": ["sliding_attention" if layer % 2 == 0 else FULL for layer in range(24)],
+        "rope_parameters": {
+            "rope_type": "yarn", "rope_theta": 150000.0, "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+            "original_max_position_embeddings": 4096}}),
 }
+# Formats of some tensors, by a part of their names, where the published files have others than `fill.py` is asked for.
+FORMATS = {"gpt-oss-20b": {"_exps.weight": "mxfp4", "attn_": "q8_0"}}
 
 
 def zeros(shape) -> np.ndarray:
@@ -63,9 +72,16 @@ def skeleton(name: str) -> dict:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     tied = config.tie_word_embeddings
-    state = {}
+    state, experts_of = {}, {}
     for key, value in model.state_dict().items():
-        if key.endswith(".experts.gate_up_proj"):
+        if kind == "gpt_oss" and key.endswith((".experts.gate_up_proj", ".experts.down_proj")):
+            # [experts, inputs, outputs], of gates and ups in turns.
+            stacked, inputs, outputs = value.shape
+            layer = key.split(".")[2]
+            ends = {"gate": 2, "up": 2} if key.endswith("gate_up_proj") else {"down": 1}
+            for end, parts in ends.items():
+                experts_of[f"blk.{layer}.ffn_{end}_exps.weight"] = [stacked, outputs // parts, inputs]
+        elif key.endswith(".experts.gate_up_proj"):
             experts, rows, columns = value.shape
             for part in ("gate_proj", "up_proj"):
                 state[key.replace("gate_up_proj", f"{part}.weight")] = zeros((experts, rows // 2, columns))
@@ -79,6 +95,11 @@ def skeleton(name: str) -> dict:
         # Vectors keep the number that they begin with, but for norms, which multiply by one.
         first = 1.0 if "norm" in target else float(weights.flat[0])
         tensors[target] = {"shape": weights.shape, "value": first}
+    tensors |= {target: {"shape": shape, "value": 0.0} for target, shape in experts_of.items()}
+    for part, quantization in FORMATS.get(name, {}).items():
+        for target in tensors:
+            if part in target and target.endswith(".weight") and len(tensors[target]["shape"]) > 1:
+                tensors[target]["quantization"] = quantization
     return {"architecture": hf_to_gguf.arch_of(config), "vocab_size": config.vocab_size, "metadata": metadata, "tensors": tensors}
 
 

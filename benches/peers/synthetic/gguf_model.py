@@ -33,6 +33,11 @@ def random_blocks(rng: np.random.Generator, quantization: str, rows: int, column
     elif quantization == "q8_0":
         n = count // 32
         data, kind = [scales(n, std / STD_OF_8_BITS), noise(n, 32)], GGMLQuantizationType.Q8_0
+    elif quantization == "mxfp4":
+        n = count // 32
+        # One power of two for all blocks: floats of four bits have a standard deviation of 2.93.
+        exponents = np.full((n, 1), 127 + round(np.log2(std / 2.93)), np.uint8)
+        data, kind = [exponents, noise(n, 16)], GGMLQuantizationType.MXFP4
     elif quantization == "q6_k":
         if columns % 256 != 0:
             raise SystemExit(f"q6_k has blocks of 256 and a row has {columns} weights: take --embedding q8_0")
