@@ -10,13 +10,13 @@ use super::layer_ops::LayerOps;
 use super::linear::Linear;
 use super::matrix::Matrix;
 use super::mixer::{RecurrentMixer, Step};
-use super::mixture::{Combined, Mixture};
+use super::mixture::{Combined, Form, Mixture};
 use super::norm::Norm;
 use super::per_layer::PerLayerInput;
 use crate::error::Result;
 use crate::tensor::ops::{
-    AttentionMerge, AttentionOut, CombineExperts, ConcatColumns, Fill, GateInput, MatVecAdd, NormAdd, NormGateUp,
-    NormMatVec, NormQkv, NormUp, Residual, RmsNorm, SigmoidGate, Splits, SwigluSoa, Xielu,
+    AddRow, AttentionMerge, AttentionOut, CombineExperts, ConcatColumns, Fill, GateInput, MatVecAdd, NormAdd,
+    NormGateUp, NormMatVec, NormQkv, NormUp, Residual, RmsNorm, Scale, SigmoidGate, Splits, SwigluSoa, Xielu,
 };
 use crate::tensor::{Context, Desc, Tensor};
 
@@ -31,9 +31,19 @@ pub(super) struct Normed<'a> {
 /// The input of the matrix whose product is added to the residual stream.
 pub(super) enum Inner {
     /// Attention's result for each split of the positions; the product merges them.
-    Splits { sums: Tensor, totals: Tensor, capacity: usize, splits: Splits, head_dim: usize },
+    Splits(Box<SplitSums>),
     /// [1, n_ff] in SoA
     Activations(Tensor),
+}
+
+/// Attention's result for each split, and the scores of the heads' sinks.
+pub(super) struct SplitSums {
+    sums: Tensor,
+    totals: Tensor,
+    sinks: Option<Tensor>,
+    capacity: usize,
+    splits: Splits,
+    head_dim: usize,
 }
 
 impl LayerOps for Decode<'_> {
@@ -51,15 +61,17 @@ impl LayerOps for Decode<'_> {
     fn attention(&self, layer: &Attention, h: &Normed<'_>) -> Result<Inner> {
         let q = self.queries(layer, h)?; // [1, n_heads · head_dim]
         let [sums, totals] = self.0.attention_split(layer, &q)?;
-        let capacity = self.0.seen(layer);
-        let Some(gate) = &layer.gate else {
-            let (splits, head_dim) = (self.0.splits(layer), self.0.config.layers[layer.index].head_dim);
-            return Ok(Inner::Splits { sums, totals, capacity, splits, head_dim });
-        };
         let FusedPass { context, config, state, .. } = self.0;
-        let (splits, head_dim) = (self.0.splits(layer), config.layers[layer.index].head_dim);
-        let merge = AttentionMerge { heads: config.n_heads, head_dim, capacity, splits };
-        let a = context.run1(&merge, &[&sums, &totals, state])?; // [1, n_heads · head_dim] in SoA
+        let (capacity, splits) = (self.0.seen(layer), self.0.splits(layer));
+        let head_dim = config.layers[layer.index].head_dim;
+        let sinks = self.0.sinks(layer);
+        let Some(gate) = &layer.gate else {
+            let sinks = sinks.cloned();
+            return Ok(Inner::Splits(Box::new(SplitSums { sums, totals, sinks, capacity, splits, head_dim })));
+        };
+        let merge = AttentionMerge { heads: config.n_heads, head_dim, capacity, splits, sinks: sinks.is_some() };
+        let inputs: Vec<&Tensor> = [&sums, &totals, state].into_iter().chain(sinks).collect();
+        let a = context.run1(&merge, &inputs)?; // [1, n_heads · head_dim] in SoA
         context.run(&SigmoidGate { soa: true }, &[&a, &self.product(h, &gate.weight)?])?;
         Ok(Inner::Activations(a))
     }
@@ -96,7 +108,7 @@ impl LayerOps for Decode<'_> {
         let Linear { weight, bias } = up;
         let norm = h.norm.soa()?;
         let activation = config.activation;
-        let op = NormUp { norm: h.norm.kind, activation, bias: bias.is_some(), part: None };
+        let op = NormUp { norm: h.norm.kind, activation, bias: bias.is_some(), times: None, part: None };
         if let Some(whole) = weight.whole() {
             let inputs: Vec<&Tensor> = [h.x, norm, whole].into_iter().chain(bias).collect();
             return context.run1(&op, &inputs).map(Inner::Activations);
@@ -112,35 +124,45 @@ impl LayerOps for Decode<'_> {
     fn experts(&self, h: &Normed<'_>, routed: &Normed<'_>, router: &Linear, experts: &Mixture) -> Result<Combined> {
         let FusedPass { context, config, .. } = self.0;
         let logits = self.product(routed, &router.weight)?; // [1, experts]
+        if let Some(bias) = &router.bias {
+            context.run(&AddRow, &[&logits, bias])?;
+        }
         let h = context.run1(&RmsNorm { epsilon: config.norm_eps }, &[h.x, h.norm.soa()?])?; // [1, n_embd] in SoA
-        experts.run(context, config, &h, &logits, true, config.residual_scales.feed_forward)
+        experts.run(context, config, &h, &logits, Form::Soa, config.residual_scales.feed_forward)
     }
 
     fn add_product(&self, x: &Tensor, inner: Inner, linear: &Linear, norm: &Norm, scale: f32) -> Result<()> {
-        let context = self.0.context;
-        let matrix = &linear.weight;
-        let add_parts = |scale: f32, to: &Tensor| {
-            matrix.parts().try_for_each(|(first_row, part)| {
-                self.multiply(&inner, linear, part, Residual::Add { scale, first_row }, Some(to)).map(|_| ())
-            })
-        };
         if norm.is_none() {
-            return add_parts(scale, x);
+            return self.add_parts(x, &inner, linear, scale);
         }
-        let y = match matrix.whole() {
-            Some(whole) => self.multiply(&inner, linear, whole, Residual::Apart, None)?.pop(),
-            None => {
-                let sum = context.run1(&Fill { shape: x.shape(), value: 0.0 }, &[])?;
-                add_parts(1.0, &sum)?;
-                Some(sum)
-            }
-        }; // [1, n_embd] in SoA
-        let Some(y) = y else { bail!(Internal, "a product gave nothing") };
-        self.add_normed(x, &y, norm, scale)
+        self.add_normed(x, &self.product_apart(x, &inner, linear)?, norm, scale)
+    }
+
+    fn add_product_and_scale(
+        &self,
+        x: &Tensor,
+        inner: Inner,
+        linear: &Linear,
+        norm: &Norm,
+        factor: f32,
+    ) -> Result<Tensor> {
+        let FusedPass { context, config, .. } = self.0;
+        if norm.is_none() {
+            self.add_parts(x, &inner, linear, 1.0)?;
+            return context.run1(&Scale { factor }, &[x]);
+        }
+        let y = self.product_apart(x, &inner, linear)?;
+        context.run(&NormAdd { epsilon: config.norm_eps, factor }, &[x, &y, norm.soa()?])?;
+        Ok(x.clone())
     }
 
     fn per_layer_input(&self, x: &Tensor, input: &PerLayerInput, vectors: &Tensor) -> Result<Inner> {
         let FusedPass { context, config, .. } = self.0;
+        if let Some(gate) = input.gate.weight.whole() {
+            let (norm, activation) = (input.none.kind, config.activation);
+            let op = NormUp { norm, activation, bias: false, times: Some(input.first), part: None };
+            return context.run1(&op, &[x, input.none.soa()?, gate, vectors]).map(Inner::Activations);
+        }
         let gate = self.product(&Normed { x, norm: &input.none }, &input.gate.weight)?; // [1, length]
         let op = GateInput { activation: config.activation, first: input.first, soa: true };
         context.run1(&op, &[&gate, vectors]).map(Inner::Activations)
@@ -158,11 +180,29 @@ impl LayerOps for Decode<'_> {
     /// The scale is one if there is a norm (`Fused::takes`).
     fn add_normed(&self, x: &Tensor, y: &Tensor, norm: &Norm, _: f32) -> Result<()> {
         let FusedPass { context, config, .. } = self.0;
-        context.run(&NormAdd { epsilon: config.norm_eps }, &[x, y, norm.soa()?]).map(|_| ())
+        context.run(&NormAdd { epsilon: config.norm_eps, factor: 1.0 }, &[x, y, norm.soa()?]).map(|_| ())
     }
 }
 
 impl Decode<'_> {
+    /// x += the product · scale, part after part.
+    fn add_parts(&self, x: &Tensor, inner: &Inner, linear: &Linear, scale: f32) -> Result<()> {
+        linear.weight.parts().try_for_each(|(first_row, part)| {
+            self.multiply(inner, linear, part, Residual::Add { scale, first_row }, Some(x)).map(|_| ())
+        })
+    }
+
+    /// The product by itself, of the shape of the residual stream `x`: [1, n_embd] in SoA.
+    fn product_apart(&self, x: &Tensor, inner: &Inner, linear: &Linear) -> Result<Tensor> {
+        let Some(whole) = linear.weight.whole() else {
+            let sum = self.0.context.run1(&Fill { shape: x.shape(), value: 0.0 }, &[])?;
+            self.add_parts(&sum, inner, linear, 1.0)?;
+            return Ok(sum);
+        };
+        let product = self.multiply(inner, linear, whole, Residual::Apart, None)?.pop();
+        product.ok_or_else(|| err!(Internal, "a product gave nothing"))
+    }
+
     /// Queries [1, n_heads · head_dim]. Keys and values go to the caches. One op does all of it, unless heads are normed between the
     /// projections and rope, or a projection is in parts.
     fn queries(&self, layer: &Attention, h: &Normed<'_>) -> Result<Tensor> {
@@ -210,17 +250,19 @@ impl Decode<'_> {
     ) -> Result<Vec<Tensor>> {
         let FusedPass { context, config, state, .. } = self.0;
         match inner {
-            Inner::Splits { sums, totals, capacity, splits, head_dim } => {
+            Inner::Splits(of_splits) => {
+                let SplitSums { sums, totals, sinks, capacity, splits, head_dim } = &**of_splits;
                 let op = AttentionOut {
                     heads: config.n_heads,
                     head_dim: *head_dim,
                     capacity: *capacity,
                     splits: *splits,
+                    sinks: sinks.is_some(),
                     residual,
                     bias: bias.is_some(),
                 };
-                let inputs: Vec<&Tensor> = [sums, totals, part, state].into_iter().chain(bias).chain(to).collect();
-                context.run(&op, &inputs)
+                let operands = [sums, totals, part, state].into_iter().chain(sinks);
+                context.run(&op, &operands.chain(bias).chain(to).collect::<Vec<&Tensor>>())
             }
             Inner::Activations(f) => {
                 let inputs: Vec<&Tensor> = [f, part].into_iter().chain(bias).chain(to).collect();

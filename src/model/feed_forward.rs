@@ -64,7 +64,7 @@ impl FeedForward {
         if config.layers[index].has_experts {
             return Ok(Self::Experts {
                 router: linear("ffn_gate_inp")?,
-                experts: Box::new(Mixture::of(weights, index)?),
+                experts: Box::new(Mixture::of(context, weights, index)?),
             });
         }
         Self::dense(config, weights, index)
@@ -140,7 +140,7 @@ impl DenseAndExperts {
             router_norm: norm(&router)?,
             router: Linear::of(weights, &name("ffn_gate_inp"))?,
             experts_norms: [named("pre_ffw_norm_2.weight")?, named("post_ffw_norm_2.weight")?],
-            experts: Mixture::of(weights, index)?,
+            experts: Mixture::of(context, weights, index)?,
         })
     }
 

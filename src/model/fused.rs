@@ -9,7 +9,7 @@ use super::rope::RopeTable;
 use super::state::RecurrentStates;
 use super::{KvCache, Weights};
 use crate::error::Result;
-use crate::tensor::ops::{AttentionSplit, NormHeads, QkvParts, RopeKvAppend, SliceColumns, Splits};
+use crate::tensor::ops::{AttentionSplit, HeadNorms, NormHeads, QkvParts, RopeKvAppend, SliceColumns, Splits};
 use crate::tensor::{Context, HostTensor, Tensor};
 
 pub(super) struct Fused {
@@ -63,18 +63,14 @@ impl Fused {
         let scale_fits = config.residual_scales.are_one() || !is_post_normed;
         let first_router = config.layers.iter().position(|layer| layer.has_experts);
         let of_experts = |stem: &str| first_router.is_some_and(|layer| has(&format!("blk.{layer}.{stem}")));
-        let experts_fit = config.experts.is_none()
-            || (is_rms
-                && has_feed_forward_norm
-                && !of_experts("ffn_down_shexp.weight")
-                && !of_experts("ffn_gate_inp.bias"));
+        let experts_fit =
+            config.experts.is_none() || (is_rms && has_feed_forward_norm && !of_experts("ffn_down_shexp.weight"));
         let attention_fits = config.latent.is_none()
             && config.attention_clamp.is_none()
             && config.attention_temperature.is_none()
             && config.alibi.is_none()
             && config.distances.is_none()
             && config.encoder.is_none()
-            && !has_one("attn_sinks.weight")
             && !has_one("attn_sub_norm.weight")
             && !config.rounds_activations
             && !(has_head_norms && config.arch.norms_heads_after_rope);
@@ -149,7 +145,10 @@ impl FusedPass<'_> {
             self.rope_and_append(layer, QkvParts::of(2, 1), &values)?;
         }
         let norms_values = config.arch.norms_values && parts.v;
-        if let Some(norms) = vectors.head_norms.as_ref().filter(|_| parts.q || parts.k || norms_values) {
+        let head_norms = vectors.head_norms.as_ref().filter(|_| parts.q || parts.k || norms_values);
+        // A workgroup for each head would cost a software adapter more than one pass more.
+        let are_fused = !config.arch.norms_heads_together && !context.device().capabilities().software;
+        if let Some(norms) = head_norms.filter(|_| !are_fused) {
             // One norm for the queries of all heads together, and one for the keys.
             let heads = [config.n_heads, of_layer.n_kv_heads];
             let (counts, lengths) = if config.arch.norms_heads_together {
@@ -175,16 +174,25 @@ impl FusedPass<'_> {
             interleaved: vectors.rope.interleaved,
             scale: vectors.rope.scale,
             bias: vectors.bias.is_some(),
+            norms: head_norms
+                .filter(|_| are_fused)
+                .map(|_| HeadNorms { epsilon: config.norm_eps, values: norms_values }),
         };
         let mut inputs = vec![product, &vectors.rope.frequencies, state];
         inputs.extend(self.caches(layer, parts));
         inputs.extend(&vectors.bias);
+        inputs.extend(head_norms.filter(|_| are_fused));
         Ok(context.run(&rope, &inputs)?.pop())
     }
 
     /// How attention of one or a few tokens splits the positions.
     pub fn splits(&self, layer: &Attention) -> Splits {
         Splits::choose(self.config.layers[layer.index].head_dim, self.context.device().capabilities())
+    }
+
+    /// The scores of the heads' sinks, if they have any. Fused ops take no other numbers of heads.
+    pub fn sinks<'l>(&self, layer: &'l Attention) -> Option<&'l Tensor> {
+        layer.per_head.as_ref()
     }
 
     /// The caches for the keys and values of these projections.

@@ -111,10 +111,16 @@ impl Layer {
             None => self.add_feed_forward(ops, x)?,
         }
         let x = &self.output_norm.run(ops.context(), x)?;
-        self.add_vector(ops, x, x, vectors)?;
-        match self.output_scale {
-            Some(factor) => ops.context().run1(&Scale { factor }, &[x]),
-            None => Ok(x.clone()),
+        match (&self.per_layer, self.output_scale) {
+            (Some(input), Some(factor)) => {
+                let inner = self.vector(ops, x, input, vectors)?;
+                ops.add_product_and_scale(x, inner, &input.projection, &input.norm, factor)
+            }
+            (None, Some(factor)) => ops.context().run1(&Scale { factor }, &[x]),
+            (_, None) => {
+                self.add_vector(ops, x, x, vectors)?;
+                Ok(x.clone())
+            }
         }
     }
 
@@ -181,7 +187,18 @@ impl Layer {
     /// to += the token's vector for this layer, gated by x, if there are such vectors.
     fn add_vector<O: LayerOps>(&self, ops: &O, x: &Tensor, to: &Tensor, vectors: Option<&Tensor>) -> Result<()> {
         let Some(input) = &self.per_layer else { return Ok(()) };
+        ops.add_product(to, self.vector(ops, x, input, vectors)?, &input.projection, &input.norm, 1.0)
+    }
+
+    /// The token's vector for this layer, gated by x.
+    fn vector<O: LayerOps>(
+        &self,
+        ops: &O,
+        x: &Tensor,
+        input: &PerLayerInput,
+        vectors: Option<&Tensor>,
+    ) -> Result<O::Inner> {
         let Some(vectors) = vectors else { bail!(Internal, "a layer without its vectors") };
-        ops.add_product(to, ops.per_layer_input(x, input, vectors)?, &input.projection, &input.norm, 1.0)
+        ops.per_layer_input(x, input, vectors)
     }
 }

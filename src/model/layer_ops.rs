@@ -9,7 +9,7 @@ use super::mixture::{Combined, Mixture};
 use super::norm::Norm;
 use super::per_layer::PerLayerInput;
 use crate::error::Result;
-use crate::tensor::ops::Xielu;
+use crate::tensor::ops::{Scale, Xielu};
 use crate::tensor::{Context, Tensor};
 
 /// The ops that compute a layer: each does one step, or several at once.
@@ -71,6 +71,19 @@ pub(super) trait LayerOps {
 
     /// x += the product, normed and scaled.
     fn add_product(&self, x: &Tensor, inner: Self::Inner, linear: &Linear, norm: &Norm, scale: f32) -> Result<()>;
+
+    /// (x + the product, normed) · factor. It may change x or not.
+    fn add_product_and_scale(
+        &self,
+        x: &Tensor,
+        inner: Self::Inner,
+        linear: &Linear,
+        norm: &Norm,
+        factor: f32,
+    ) -> Result<Tensor> {
+        self.add_product(x, inner, linear, norm, 1.0)?;
+        self.context().run1(&Scale { factor }, &[x])
+    }
 
     /// x += the experts' result, normed and scaled.
     fn add_experts(&self, x: &Tensor, combined: Combined, norm: &Norm) -> Result<()>;

@@ -8,10 +8,10 @@ use super::linear::Linear;
 use super::matrix::Matrix;
 use crate::error::{Error, Result};
 use crate::tensor::ops::{
-    Add, Binary, BinaryKind, GroupExperts, IndexSelect, MatMulExperts, MatVecExperts, RouteExperts, Swiglu,
-    SwigluClamped, SwigluFused, Unary, UnaryKind,
+    Binary, BinaryKind, GroupExperts, IndexSelect, MatMulExperts, MatMulExpertsInt8, MatVecExperts, Quantize,
+    RouteExperts, Swiglu, SwigluClamped, SwigluFused, Unary, UnaryKind,
 };
-use crate::tensor::{Context, Desc, Shape, Tensor};
+use crate::tensor::{Context, DType, Desc, HostTensor, Shape, Tensor};
 
 /// The experts of a layer: stacked matrices. If an adapter can't bind a stack, each of its parts holds whole experts.
 pub(super) struct Mixture {
@@ -25,6 +25,17 @@ pub(super) struct Mixture {
     pub shared: Option<SharedExpert>,
 }
 
+/// The form in which experts take the tokens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As they are.
+    Rows,
+    /// Rows are in SoA.
+    Soa,
+    /// As they are; for products they may be rounded to 8 bits.
+    Fast,
+}
+
 /// What reads the tokens.
 enum First {
     /// [experts · n_ff, n_embd] each
@@ -35,10 +46,10 @@ enum First {
     Up(Stack),
 }
 
-/// The matrices of all experts, and their biases, [experts, rows of a matrix].
+/// The matrices of all experts, and their biases.
 struct Stack {
     weight: Matrix,
-    bias: Option<Matrix>,
+    bias: Option<Tensor>, // [experts, rows of a matrix]
 }
 
 /// An expert that every token uses.
@@ -60,11 +71,15 @@ pub(super) struct Combined {
 }
 
 impl Mixture {
-    pub fn of(weights: &Weights, layer: usize) -> Result<Self> {
+    pub fn of(context: &Context, weights: &Weights, layer: usize) -> Result<Self> {
         let name = |stem: &str, end: &str| format!("blk.{layer}.{stem}.{end}");
         let stack = |stem: &str| {
-            let bias = weights.optional_matrix(&name(stem, "bias"));
-            Ok::<_, Error>(Stack { weight: weights.matrix(&name(stem, "weight"))?, bias })
+            let bias = weights.optional_matrix(&name(stem, "bias")).map(|bias| {
+                // As plain numbers, whatever type the file has: those of all experts.
+                let all: Vec<u32> = (0..bias.rows() as u32).collect();
+                bias.embed(context, &context.tensor(&HostTensor::u32(&[all.len()], &all))?, false)
+            });
+            Ok::<_, Error>(Stack { weight: weights.matrix(&name(stem, "weight"))?, bias: bias.transpose()? })
         };
         let has = |stem: &str| weights.optional_matrix(&name(stem, "weight")).is_some();
         let first = if has("ffn_gate_up_exps") {
@@ -80,17 +95,18 @@ impl Mixture {
         Ok(Self { first, down: stack("ffn_down_exps")?, correction, scales, shared })
     }
 
-    /// Runs the experts for the normed tokens `h` [n, n_embd], whose rows may be in SoA, with the router's logits [n, experts]. Weights are
-    /// multiplied by `factor`. The expert of all tokens is left to the caller.
+    /// Runs the experts for the normed tokens `h` [n, n_embd], with the router's logits [n, experts]. Weights are multiplied by `factor`. The
+    /// expert of all tokens is left to the caller.
     pub fn run(
         &self,
         context: &Context,
         config: &Config,
         h: &Tensor,
         logits: &Tensor,
-        soa: bool,
+        form: Form,
         factor: f32,
     ) -> Result<Combined> {
+        let soa = form == Form::Soa;
         let Some(Experts { count, used, gating, normalize, scale, groups, .. }) = config.experts else {
             bail!(Internal, "a layer has experts and the model none")
         };
@@ -112,19 +128,20 @@ impl Mixture {
             None => weights,
         };
         let choice = Choice::of(context, count, ids.clone(), soa)?;
-        let product = |stack: &Stack, x: &Tensor, soa: bool| {
-            let y = choice.products(context, count, &stack.weight, x, soa)?;
-            if let Some(bias) = &stack.bias {
-                // A bias of each pair's expert, like the embedding of a token.
-                let ids = ids.reshaped(Shape::from([ids.shape().elements()]))?;
-                context.run(&Add, &[&y, &bias.embed(context, &ids, false)?])?;
-            }
-            Ok::<_, Error>(y)
+        // Of what this stack reads.
+        let rounded = |x: &Tensor, stack: &Stack| {
+            let is_wanted = form == Form::Fast && choice.takes_int8(&stack.weight);
+            is_wanted.then(|| context.run(&Quantize, &[x])).transpose()
+        };
+        let product = |stack: &Stack, x: &Tensor, int8: &Option<Vec<Tensor>>, soa: bool| match int8 {
+            Some(int8) if choice.takes_int8(&stack.weight) => choice.products_int8(context, count, stack, int8),
+            _ => choice.products(context, count, stack, x, soa),
         };
         let activation = config.activation;
         let f = match &self.first {
             First::GateAndUp { gate, up } => {
-                let (gate, up) = (product(gate, h, soa)?, product(up, h, soa)?); // [n · used, n_ff]
+                let int8 = rounded(h, gate)?;
+                let (gate, up) = (product(gate, h, &int8, soa)?, product(up, h, &int8, soa)?); // [n · used, n_ff]
                 match config.clamped_swiglu {
                     Some([alpha, limit]) => {
                         context.run1(&SwigluClamped { alpha, limit, pairs: false }, &[&gate, &up])?
@@ -134,17 +151,18 @@ impl Mixture {
             }
             First::Up(up) => {
                 let kind = UnaryKind::try_from(activation)?;
-                context.run1(&Unary { kind }, &[&product(up, h, soa)?])?
+                context.run1(&Unary { kind }, &[&product(up, h, &rounded(h, up)?, soa)?])?
             }
             First::Joined(both) => {
-                let both = product(both, h, soa)?; // [n · used, 2 · n_ff]
+                let both = product(both, h, &rounded(h, both)?, soa)?; // [n · used, 2 · n_ff]
                 match config.clamped_swiglu {
                     Some([alpha, limit]) => context.run1(&SwigluClamped { alpha, limit, pairs: true }, &[&both])?,
                     None => context.run1(&SwigluFused { activation }, &[&both])?,
                 }
             }
         }; // [n · used, n_ff]
-        Ok(Combined { outputs: product(&self.down, &f, false)?, weights, shared: None })
+        let outputs = product(&self.down, &f, &rounded(&f, &self.down)?, false)?;
+        Ok(Combined { outputs, weights, shared: None })
     }
 }
 
@@ -189,6 +207,24 @@ impl Choice {
         }
     }
 
+    /// Whether products with this stack can be of int8.
+    fn takes_int8(&self, weight: &Matrix) -> bool {
+        let has_view = matches!(weight.dtype(), DType::Weight(format) if format.int8.is_some());
+        has_view && matches!(self, Self::Grouped { .. })
+    }
+
+    /// The same as `products` with the quants and scales of x.
+    fn products_int8(&self, context: &Context, experts: usize, stack: &Stack, x: &[Tensor]) -> Result<Tensor> {
+        let (Self::Grouped { order, tiles }, [quants, scales]) = (self, x) else {
+            bail!(Internal, "int8 of {} tensors for experts", x.len())
+        };
+        self.by_parts(context, experts, stack, |weight, part, out| {
+            let inputs = [quants, scales, order, tiles, weight].into_iter().chain(&stack.bias).chain(out);
+            let op = MatMulExpertsInt8 { experts, bias: stack.bias.is_some(), part };
+            context.run(&op, &inputs.collect::<Vec<_>>())
+        })
+    }
+
     fn pairs(&self) -> usize {
         match self {
             Self::Ids(ids) => ids.shape().elements(),
@@ -197,28 +233,39 @@ impl Choice {
     }
 
     /// The products of x [n or n · used, columns] with the matrices of the experts: [n · used, rows of a matrix].
-    fn products(&self, context: &Context, experts: usize, stack: &Matrix, x: &Tensor, soa: bool) -> Result<Tensor> {
-        let rows = stack.rows() / experts;
-        // With parts, each row is written by the part that holds its expert.
-        let out = match stack.whole() {
+    fn products(&self, context: &Context, experts: usize, stack: &Stack, x: &Tensor, soa: bool) -> Result<Tensor> {
+        let bias = stack.bias.is_some();
+        self.by_parts(context, experts, stack, |weight, part, out| match self {
+            Self::Ids(ids) => {
+                let inputs = [x, ids, weight].into_iter().chain(&stack.bias).chain(out);
+                context.run(&MatVecExperts { experts, soa, bias, part }, &inputs.collect::<Vec<_>>())
+            }
+            Self::Grouped { order, tiles } => {
+                let inputs = [x, order, tiles, weight].into_iter().chain(&stack.bias).chain(out);
+                context.run(&MatMulExperts { experts, bias, part }, &inputs.collect::<Vec<_>>())
+            }
+        })
+    }
+
+    /// What `product` gives for a stack. If that is in parts, each row is written by the part that holds its expert: it gets the number of its
+    /// first expert, and the output of all.
+    fn by_parts(
+        &self,
+        context: &Context,
+        experts: usize,
+        stack: &Stack,
+        product: impl Fn(&Tensor, Option<usize>, Option<&Tensor>) -> Result<Vec<Tensor>>,
+    ) -> Result<Tensor> {
+        let rows = stack.weight.rows() / experts;
+        let out = match stack.weight.whole() {
             Some(_) => None,
             None => Some(context.empty(Desc::f32(&[self.pairs(), rows]), "experts")?),
         };
-        let mut product = None;
-        for (first_row, weight) in stack.parts() {
+        let mut result = None;
+        for (first_row, weight) in stack.weight.parts() {
             let part = out.as_ref().map(|_| first_row / rows);
-            let outputs = match self {
-                Self::Ids(ids) => {
-                    let inputs = [x, ids, weight].into_iter().chain(&out).collect::<Vec<_>>();
-                    context.run(&MatVecExperts { experts, soa, part }, &inputs)?
-                }
-                Self::Grouped { order, tiles } => {
-                    let inputs = [x, order, tiles, weight].into_iter().chain(&out).collect::<Vec<_>>();
-                    context.run(&MatMulExperts { experts, part }, &inputs)?
-                }
-            };
-            product = outputs.into_iter().next();
+            result = product(weight, part, out.as_ref())?.into_iter().next();
         }
-        product.or(out).ok_or_else(|| err!(Internal, "a product with experts gave nothing"))
+        result.or(out).ok_or_else(|| err!(Internal, "a product with experts gave nothing"))
     }
 }

@@ -11,7 +11,7 @@ use super::layer_ops::LayerOps;
 use super::linear::Linear;
 use super::matrix::Matrix;
 use super::mixer::{RecurrentMixer, Step};
-use super::mixture::{Combined, Mixture};
+use super::mixture::{Combined, Form, Mixture};
 use super::norm::Norm;
 use super::per_layer::PerLayerInput;
 use crate::error::Result;
@@ -86,12 +86,14 @@ impl LayerOps for Prefill<'_> {
             q = self.pass.rope_and_append(layer, *parts, product)?.or(q);
         }
         let Some(q) = q else { bail!(Internal, "no queries among the projections of layer {}", layer.index) }; // [n, n_heads · head_dim]
+        let sinks = self.pass.sinks(layer);
         if self.small_batch {
             // A tile of a few tokens would go over the whole context alone.
             let [sums, totals] = self.pass.attention_split(layer, &q)?;
             let (heads, head_dim, capacity) = (config.n_heads, of_layer.head_dim, self.pass.seen(layer));
-            let merge = AttentionMerge { heads, head_dim, capacity, splits: self.pass.splits(layer) };
-            let a = context.run1(&merge, &[&sums, &totals, state])?;
+            let splits = self.pass.splits(layer);
+            let merge = AttentionMerge { heads, head_dim, capacity, splits, sinks: sinks.is_some() };
+            let a = context.run1(&merge, &[&sums, &totals, state].into_iter().chain(sinks).collect::<Vec<_>>())?;
             if let Some(gate) = gate {
                 context.run(&SigmoidGate { soa: true }, &[&a, gate])?;
             }
@@ -107,9 +109,11 @@ impl LayerOps for Prefill<'_> {
                 softcap: config.attention_softcap,
             },
             tile: AttentionTile::default(),
+            sinks: sinks.is_some(),
         };
         let (k_cache, v_cache) = cache.layer(layer.state);
-        let a = context.run1(&attention, &[&q, k_cache, v_cache, state])?; // [n, n_heads · head_dim]
+        let inputs: Vec<&Tensor> = [&q, k_cache, v_cache, state].into_iter().chain(sinks).collect();
+        let a = context.run1(&attention, &inputs)?; // [n, n_heads · head_dim]
         if let Some(gate) = gate {
             context.run(&SigmoidGate { soa: false }, &[&a, gate])?;
         }
@@ -155,7 +159,9 @@ impl LayerOps for Prefill<'_> {
         let h = h.norm.run(context, h.x)?; // [n, n_embd]
         let routed = if is_same { h.clone() } else { routed.norm.run(context, routed.x)? };
         let logits = router.run(context, ops::linear(h.shape().dims()[0]), &[&routed])?; // [n, experts]
-        experts.run(context, config, &h, &logits, false, config.residual_scales.feed_forward)
+        let is_fast = self.precision == Precision::Fast && !self.small_batch;
+        let form = if is_fast { Form::Fast } else { Form::Rows };
+        experts.run(context, config, &h, &logits, form, config.residual_scales.feed_forward)
     }
 
     fn add_product(&self, x: &Tensor, inner: Activations, linear: &Linear, norm: &Norm, scale: f32) -> Result<()> {

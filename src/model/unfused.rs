@@ -10,7 +10,7 @@ use super::latent::{LatentAttention, LatentPass};
 use super::layer_ops::LayerOps;
 use super::linear::Linear;
 use super::mixer::{RecurrentMixer, Step};
-use super::mixture::{Combined, Mixture, SharedExpert};
+use super::mixture::{Combined, Form, Mixture, SharedExpert};
 use super::norm::Norm;
 use super::per_layer::PerLayerInput;
 use super::rope::RopeTensor;
@@ -207,7 +207,7 @@ impl LayerOps for Unfused<'_> {
             }
             None => None,
         };
-        let combined = experts.run(self.context, self.config, h, &logits, false, 1.0)?;
+        let combined = experts.run(self.context, self.config, h, &logits, Form::Rows, 1.0)?;
         Ok(Combined { shared, ..combined })
     }
 

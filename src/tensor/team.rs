@@ -59,6 +59,11 @@ impl Team {
         }
     }
 
+    /// All of a workgroup.
+    pub fn of_workgroup(workgroup: u32, capabilities: &Capabilities) -> Self {
+        Self { lanes: subgroup_lanes(capabilities, workgroup.min(32)), size: workgroup, workgroup, staged: None }
+    }
+
     /// The team of a variant, which has the knobs of `candidates`.
     pub fn of(variant: &Variant, columns: usize, capabilities: &Capabilities) -> Self {
         let size = variant.get("team");

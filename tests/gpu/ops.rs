@@ -128,8 +128,16 @@ fn tensors_that_do_not_fit_are_refused() {
     let product = ops::MatMulInt8::default();
     let residual = ops::MatMul { epilogue: ops::Epilogue { bias: true, residual: true } };
     let parts = ops::QkvParts::ALL;
-    let append =
-        ops::RopeKvAppend { parts, heads: 2, kv_heads: 1, head_dim: 4, interleaved: true, scale: 1.0, bias: true };
+    let append = ops::RopeKvAppend {
+        parts,
+        heads: 2,
+        kv_heads: 1,
+        head_dim: 4,
+        interleaved: true,
+        scale: 1.0,
+        bias: true,
+        norms: None,
+    };
     let refused: [(&dyn Op, Vec<Desc>, Code); 23] = [
         (&ops::Add, vec![f(&[2, 3]), f(&[3, 2])], Code::ShapeMismatch),
         (&ops::Add, vec![f(&[2, 3])], Code::ShapeMismatch),

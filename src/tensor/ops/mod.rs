@@ -81,6 +81,7 @@ ops! {
         combine_experts: CombineExperts,
         group_experts: GroupExperts,
         mat_mul_experts: MatMulExperts,
+        mat_mul_experts_int8: MatMulExpertsInt8,
         mat_vec_experts: MatVecExperts,
         route_experts: RouteExperts,
     }
@@ -164,6 +165,7 @@ pub use attention::attention_prefill::AttentionTile;
 pub use attention::attention_split::Splits;
 pub use cache::cache_dtype::cache_columns;
 pub use cache::qkv_parts::QkvParts;
+pub use cache::rope_kv_append::HeadNorms;
 pub use elementwise::binary::BinaryKind;
 pub(crate) use elementwise::random::PCG3D;
 pub use elementwise::random::pcg3d;

@@ -1,8 +1,8 @@
 //! Merges the splits of `attention_split` for one or a small batch of tokens.
 
-use super::attention_split::{ALL_SPLITS, AttentionSplit, SHAPES, inputs, inputs_of_sequences};
+use super::attention_split::{ALL_SPLITS, AttentionSplit, SHAPES, inputs, inputs_of_sequences, random_sinks};
 use crate::error::Result;
-use crate::gpu::Capabilities;
+use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
 use crate::tensor::ops::Splits;
@@ -12,7 +12,8 @@ use crate::tensor::soa::{from_soa, to_soa};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: sums [tokens · splits, heads · head_dim] and totals [tokens · splits, heads · 2] of `attention_split`, state [4] u32
-/// (state[0] is the first token's position) or [tokens, 4], as `attention_split` has it. Output: [tokens, heads · head_dim], each row
+/// (state[0] is the first token's position) or [tokens, 4], as `attention_split` has it, and with `sinks` the score of each head's sink
+/// [heads], which takes its part of the softmax and has no value. Output: [tokens, heads · head_dim], each row
 /// in SoA (`tensor/soa.rs`); zero for a sequence that has stopped.
 pub struct AttentionMerge {
     /// Query heads.
@@ -23,7 +24,12 @@ pub struct AttentionMerge {
     pub capacity: usize,
     /// How `attention_split` divided the positions.
     pub splits: Splits,
+    /// Whether heads have sinks.
+    pub sinks: bool,
 }
+
+/// The input that sinks are.
+const SINKS: usize = 3;
 
 impl Op for AttentionMerge {
     fn name(&self) -> &'static str {
@@ -32,13 +38,15 @@ impl Op for AttentionMerge {
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let f32 = Some(DType::F32);
-        expect("attention_merge", inputs, &[f32, f32, Some(DType::U32)])?;
+        let wanted = [f32, f32, Some(DType::U32), f32];
+        expect("attention_merge", inputs, &wanted[..SINKS + usize::from(self.sinks)])?;
         let (rows, columns) = inputs[0].shape.matrix()?;
         let fits = rows.is_multiple_of(self.splits.splits)
             && inputs[1].shape.dims() == [rows, self.heads * 2]
             && columns == self.heads * self.head_dim
             && self.head_dim.is_multiple_of(4)
-            && columns.is_multiple_of(BLOCK);
+            && columns.is_multiple_of(BLOCK)
+            && (!self.sinks || inputs[SINKS].shape.dims() == [self.heads]);
         if !fits {
             bail!(
                 ShapeMismatch,
@@ -58,10 +66,15 @@ impl Op for AttentionMerge {
     fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (tokens, columns) = outputs[0].shape.matrix()?;
         let words = tokens * columns / 4;
+        let mut defines = Placement::of("attention_merge", inputs[2], tokens)?.defines();
+        defines.push(("OUT_BINDING", Define::U32((SINKS + usize::from(self.sinks)) as u32)));
+        if self.sinks {
+            defines.extend([("SINKS", Define::Flag), ("SINKS_BINDING", Define::U32(SINKS as u32))]);
+        }
         Ok(Kernel {
             template: crate::shader!("attention_merge.wgsl"),
             modules: &[],
-            defines: Placement::of("attention_merge", inputs[2], tokens)?.defines(),
+            defines,
             params: vec![
                 words as u32,
                 (columns / BLOCK) as u32,
@@ -82,6 +95,7 @@ impl Reference for AttentionMerge {
         let (sums, totals) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
         let placement = Placement::of("attention_merge", inputs[2].desc(), rows / self.splits.splits)?;
         let state = inputs[2].to_u32()?;
+        let sinks = if self.sinks { Some(inputs[SINKS].to_f32()?) } else { None };
         let all = self.splits.splits;
         let mut out = Vec::with_capacity(rows / all * columns);
         let tokens = sums.chunks_exact(all * columns).zip(totals.chunks_exact(all * self.heads * 2));
@@ -95,11 +109,14 @@ impl Reference for AttentionMerge {
             let merged: Vec<f32> = (0..columns)
                 .map(|column| {
                     let total = |split: usize| &totals[(split * self.heads + column / self.head_dim) * 2..][..2];
-                    let largest = (0..splits).map(|split| total(split)[0]).fold(f32::NEG_INFINITY, f32::max);
+                    let sink = sinks.as_ref().map(|sinks| sinks[column / self.head_dim]);
+                    let scores = (0..splits).map(|split| total(split)[0]).chain(sink);
+                    let largest = scores.fold(f32::NEG_INFINITY, f32::max);
+                    let of_sink = sink.map_or(0.0, |sink| (f64::from(sink) - f64::from(largest)).exp());
                     let weight = |split: usize| (f64::from(total(split)[0]) - f64::from(largest)).exp();
                     let sum: f64 = (0..splits).map(|split| weight(split) * f64::from(parts[split][column])).sum();
                     let all: f64 = (0..splits).map(|split| weight(split) * f64::from(total(split)[1])).sum();
-                    (sum / all) as f32
+                    (sum / (all + of_sink)) as f32
                 })
                 .collect();
             out.extend(to_soa(&merged));
@@ -126,12 +143,15 @@ pub fn cases() -> Vec<Case> {
             };
             let Ok(mut parts) = split.reference(&mut of_split) else { continue };
             parts.extend(of_split.pop());
-            cases.push(Case::new(AttentionMerge { heads, head_dim, capacity, splits }, parts, 1e-5));
+            let sinks = index % 2 == 1;
+            parts.extend(sinks.then(|| random_sinks(&mut rng, heads)));
+            cases.push(Case::new(AttentionMerge { heads, head_dim, capacity, splits, sinks }, parts, 1e-5));
             if index % 3 == 2 {
                 let mut of_split = inputs_of_sequences(&mut rng, DType::F32, shape);
                 let Ok(mut parts) = split.reference(&mut of_split) else { continue };
                 parts.extend(of_split.pop());
-                cases.push(Case::new(AttentionMerge { heads, head_dim, capacity, splits }, parts, 1e-5));
+                parts.extend(sinks.then(|| random_sinks(&mut rng, heads)));
+                cases.push(Case::new(AttentionMerge { heads, head_dim, capacity, splits, sinks }, parts, 1e-5));
             }
         }
     }

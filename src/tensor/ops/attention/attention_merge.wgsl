@@ -4,7 +4,10 @@ struct Params { words: u32, blocks: u32, heads: u32, head_dim: u32, splits: u32,
 @group(0) @binding(0) var<storage, read> sums: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> totals: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read> state: array<u32>;
-@group(0) @binding(3) var<storage, read_write> out: array<vec4<f32>>;
+#ifdef SINKS
+@group(0) @binding(SINKS_BINDING) var<storage, read> sinks: array<f32>;
+#endif
+@group(0) @binding(OUT_BINDING) var<storage, read_write> out: array<vec4<f32>>;
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "splits"
@@ -37,6 +40,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     var sum = vec4<f32>(0.0);
     var total = 0.0;
+#ifdef SINKS
+    // As one more position whose value is zero.
+    let sink = sinks[column / params.head_dim];
+    largest = max(largest, sink);
+    total = exp(sink - largest);
+#endif
     for (var s = 0u; s < splits; s++) {
         let split = totals[first_total + s * params.heads];
         let weight = exp(split.x - largest);

@@ -1,7 +1,7 @@
 //! The second half of one token's attention, in one dispatch: merges the splits of `attention_split`, projects, and adds to the
 //! residual stream.
 
-use super::attention_split::{ALL_SPLITS, SHAPES, Splits};
+use super::attention_split::{ALL_SPLITS, SHAPES, Splits, random_sinks};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{grid_2d, subgroup_lanes};
@@ -14,7 +14,8 @@ use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: sums [splits, heads · head_dim] and totals [splits, heads · 2] of `attention_split`, weight [rows, heads · head_dim],
-/// state [4] u32 (state[0] is the token's position; state[2] is not 0 if the sequence has stopped: then nothing is done), a
+/// state [4] u32 (state[0] is the token's position; state[2] is not 0 if the sequence has stopped: then nothing is done), with `sinks`
+/// the score of each head's sink [heads], which takes its part of the softmax and has no value (Xiao et al. 2023, as gpt-oss learns them), a
 /// bias of all rows, if there is one, and x [1, rows] in SoA, if the product is added to it (`Residual`).
 pub struct AttentionOut {
     /// Query heads.
@@ -25,13 +26,16 @@ pub struct AttentionOut {
     pub capacity: usize,
     /// How `attention_split` divided the positions.
     pub splits: Splits,
+    /// Whether heads have sinks.
+    pub sinks: bool,
     /// Where the product goes.
     pub residual: Residual,
     /// Whether there is a bias.
     pub bias: bool,
 }
 
-const OPERANDS: usize = 4;
+/// The input that sinks are.
+const SINKS: usize = 4;
 
 /// Invocations of a workgroup that merges the splits for all its rows.
 const WORKGROUP: u32 = 256;
@@ -42,30 +46,32 @@ impl Op for AttentionOut {
     }
 
     fn mutates(&self) -> &'static [usize] {
-        self.residual.mutates(OPERANDS, self.bias)
+        self.residual.mutates(self.operands(), self.bias)
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let f32 = Some(DType::F32);
-        let wanted = [f32, f32, None, Some(DType::U32), f32, f32];
-        expect("attention_out", inputs, &wanted[..OPERANDS + self.residual.inputs(self.bias)])?;
+        let wanted = [f32, f32, None, Some(DType::U32), f32, f32, f32];
+        let operands = self.operands();
+        expect("attention_out", inputs, &wanted[..operands + self.residual.inputs(self.bias)])?;
         let (rows, columns) = inputs[2].shape.matrix()?;
         let splits = self.splits.splits;
         let fits = inputs[0].shape.dims() == [splits, columns]
             && inputs[1].shape.dims() == [splits, self.heads * 2]
             && columns == self.heads * self.head_dim
             && self.head_dim.is_multiple_of(4)
-            && columns.is_multiple_of(32);
-        match self.residual.infer(inputs, OPERANDS, self.bias, rows).filter(|_| fits) {
+            && columns.is_multiple_of(32)
+            && (!self.sinks || inputs[SINKS].shape.dims() == [self.heads]);
+        match self.residual.infer(inputs, operands, self.bias, rows).filter(|_| fits) {
             Some(outputs) => Ok(outputs),
             None => bail!(
                 ShapeMismatch,
-                "attention_out: sums {}, totals {}, weight {}, bias and x {:?}; wanted {splits} splits, {} heads of {} elements (a \
+                "attention_out: sums {}, totals {}, weight {}, sinks, bias and x {:?}; wanted {splits} splits, {} heads of {} elements (a \
                  multiple of 4), and multiples of 32 in all",
                 inputs[0].shape,
                 inputs[1].shape,
                 inputs[2].shape,
-                &inputs[OPERANDS..],
+                &inputs[SINKS..],
                 self.heads,
                 self.head_dim
             ),
@@ -129,24 +135,33 @@ impl Reference for AttentionOut {
         let length = (state[0] as usize + 1).min(self.capacity);
         let splits = self.splits.ranges(length).len();
         let rows: Vec<Vec<f32>> = sums.chunks_exact(columns).take(splits).map(from_soa).collect();
+        let sinks = if self.sinks { Some(inputs[SINKS].to_f32()?) } else { None };
         let merged: Vec<f32> = (0..columns)
             .map(|column| {
                 let total = |split: usize| &totals[(split * self.heads + column / self.head_dim) * 2..][..2];
-                let largest = (0..splits).map(|split| total(split)[0]).fold(f32::NEG_INFINITY, f32::max);
+                let sink = sinks.as_ref().map(|sinks| sinks[column / self.head_dim]);
+                let scores = (0..splits).map(|split| total(split)[0]).chain(sink);
+                let largest = scores.fold(f32::NEG_INFINITY, f32::max);
+                let of_sink = sink.map_or(0.0, |sink| (f64::from(sink) - f64::from(largest)).exp());
                 let weight = |split: usize| (f64::from(total(split)[0]) - f64::from(largest)).exp();
                 let sum: f64 = (0..splits).map(|split| weight(split) * f64::from(rows[split][column])).sum();
                 let all: f64 = (0..splits).map(|split| weight(split) * f64::from(total(split)[1])).sum();
-                (sum / all) as f32
+                (sum / (all + of_sink)) as f32
             })
             .collect();
         let attention = HostTensor::f32(&[1, columns], &merged);
         let products: Vec<f32> =
             reference_linear(&[attention, inputs[2].clone()])?.iter().map(|product| *product as f32).collect();
-        self.residual.reference(inputs, OPERANDS, self.bias, products)
+        self.residual.reference(inputs, self.operands(), self.bias, products)
     }
 }
 
 impl AttentionOut {
+    /// The inputs before the bias.
+    fn operands(&self) -> usize {
+        SINKS + usize::from(self.sinks)
+    }
+
     /// Whether the attention of all heads fits in workgroup memory, and is worth it.
     fn can_merge_once(&self, columns: usize, capabilities: &Capabilities) -> bool {
         self.splits.splits > 1 && columns * 4 <= capabilities.max_workgroup_storage_size as usize / 2
@@ -164,7 +179,10 @@ impl AttentionOut {
         let blocks = columns / BLOCK;
         let splits = self.splits.splits;
         let mut defines = team.defines();
-        defines.extend(self.residual.defines(3, self.bias));
+        defines.extend(self.residual.defines(3 + u32::from(self.sinks), self.bias));
+        if self.sinks {
+            defines.extend([("SINKS", Define::Flag), ("SINKS_BINDING", Define::U32(3))]);
+        }
         defines.extend([
             ("ROWS", Define::U32(rows_of_a_team)),
             ("TWO_ROWS", Define::Flag),
@@ -216,9 +234,10 @@ pub fn cases() -> Vec<Case> {
                 rng.weight(format, rows, columns),
                 HostTensor::u32(&[4], &[position, 0, has_stopped, 0]),
             ];
-            let bias = cases.len() % 4 >= 2;
+            let (bias, sinks) = (cases.len() % 4 >= 2, cases.len() % 3 == 1);
+            inputs.extend(sinks.then(|| random_sinks(&mut rng, heads)));
             inputs.extend(residual.random_inputs(&mut rng, bias, rows));
-            let op = AttentionOut { heads, head_dim, capacity, splits, residual, bias };
+            let op = AttentionOut { heads, head_dim, capacity, splits, sinks, residual, bias };
             cases.push(Case::new(op, inputs, 1e-5));
         }
     }

@@ -6,6 +6,9 @@ struct Params { rows: u32, blocks: u32, head_dim: u32, tile: u32, capacity: u32,
 @group(0) @binding(0) var<storage, read> sums: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> totals: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read> state: array<u32>;
+#ifdef SINKS
+@group(0) @binding(SINKS_BINDING) var<storage, read> sinks: array<f32>;
+#endif
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "soa"
@@ -27,6 +30,11 @@ fn merged(vector: u32, splits: u32) -> vec4<f32> {
     }
     var sum = vec4<f32>(0.0);
     var total = 0.0;
+#ifdef SINKS
+    // As one more position whose value is zero.
+    largest = max(largest, sinks[head]);
+    total = exp(sinks[head] - largest);
+#endif
     for (var s = 0u; s < SPLITS; s++) {
         if s < splits {
             let split = totals[s * HEADS + head];

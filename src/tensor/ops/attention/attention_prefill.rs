@@ -3,6 +3,8 @@
 //! Queries of the heads that share a key-value head share its tiles (Ainslie et al. 2023).
 
 use super::attention::{LIMITS, limits};
+use super::attention_per_head::{AttentionPerHead, PerHead};
+use super::attention_split::random_sinks;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::subgroup_lanes;
@@ -10,13 +12,23 @@ use crate::tensor::ops::Attention;
 use crate::tensor::ops::cache::cache_dtype::{cache_defines, cached, case_dtype, random_cache, set_cached};
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
-/// Inputs and output as those of `attention`. It runs the kernel of `attention` where tiles don't pay or don't fit: on software
-/// adapters, where barriers are expensive, and for heads of more than 256 dimensions or not a multiple of 4.
+/// Inputs and output as those of `attention`, with `sinks` as those of `attention_per_head`. It runs the kernel of `attention` where tiles don't pay or don't fit: on software
+/// adapters, where barriers are expensive, and for heads of more than 1024 dimensions or not a multiple of 4. Of heads of more than 256
+/// dimensions several workgroups score the same keys, each for the values of 256 dimensions.
 pub struct AttentionPrefill {
     /// The parameters of the attention itself.
     pub attention: Attention,
     /// The tile of a workgroup, one of `AttentionTile::CANDIDATES`.
     pub tile: AttentionTile,
+    /// Whether each head has a score that takes its part of the softmax and has no value.
+    pub sinks: bool,
+}
+
+impl AttentionPrefill {
+    /// The same without tiles.
+    fn with_sinks(&self) -> AttentionPerHead {
+        AttentionPerHead { attention: self.attention, numbers: PerHead::Sink }
+    }
 }
 
 /// The tile of a workgroup, by 64 keys. Each invocation loads two words of a stage in workgroup memory, so rows and chunk
@@ -27,6 +39,15 @@ pub struct AttentionTile {
     pub rows: u32,
     /// Dimensions of keys, and keys of values, that are in workgroup memory at once: half the rows.
     pub chunk: u32,
+}
+
+/// The longest head for tiles, and the dimensions of values that a workgroup holds.
+const MAX_HEAD: usize = 1024;
+const PART: usize = 256;
+
+/// Whether heads of this length go through tiles.
+fn tiles_fit(head_dim: usize) -> bool {
+    head_dim.is_multiple_of(4) && head_dim <= MAX_HEAD
 }
 
 impl AttentionTile {
@@ -52,7 +73,7 @@ impl Op for AttentionPrefill {
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        self.attention.infer(inputs)
+        if self.sinks { self.with_sinks().infer(inputs) } else { self.attention.infer(inputs) }
     }
 
     fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
@@ -60,8 +81,11 @@ impl Op for AttentionPrefill {
         let fits = |tile: &AttentionTile| tile.workgroup_bytes() <= capabilities.max_workgroup_storage_size;
         let tile = [self.tile].into_iter().chain(AttentionTile::CANDIDATES).find(fits);
         let (Some(AttentionTile { rows: tile_rows, chunk }), false, true) =
-            (tile, capabilities.software, head_dim.is_multiple_of(4) && head_dim <= 256)
+            (tile, capabilities.software, tiles_fit(head_dim))
         else {
+            if self.sinks {
+                return self.with_sinks().kernel(inputs, outputs, capabilities);
+            }
             return self.attention.kernel(inputs, outputs, capabilities);
         };
         if !AttentionTile::CANDIDATES.contains(&AttentionTile { rows: tile_rows, chunk }) {
@@ -91,6 +115,8 @@ impl Op for AttentionPrefill {
             defines.push(("SUBGROUPS", Define::Flag));
         }
         defines.extend(cache_defines(inputs.get(1)));
+        defines.push(("OUT_BINDING", Define::U32(4 + u32::from(self.sinks))));
+        defines.extend(self.sinks.then_some(("SINKS", Define::Flag)));
         let (limits, [window, softcap]) = limits(window, softcap);
         defines.extend(limits);
         let rows = tokens * heads / kv_heads;
@@ -99,13 +125,12 @@ impl Op for AttentionPrefill {
             modules: &[],
             defines,
             params: vec![rows as u32, heads as u32, kv_heads as u32, capacity as u32, scale.to_bits(), window, softcap],
-            grid: [kv_heads as u32, rows.div_ceil(tile_rows as usize) as u32, 1],
+            grid: [kv_heads as u32, rows.div_ceil(tile_rows as usize) as u32, head_dim.div_ceil(PART) as u32],
         })
     }
 
     fn variants(&self, _: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
-        let head_dim = self.attention.head_dim;
-        if capabilities.software || !head_dim.is_multiple_of(4) || head_dim > 256 {
+        if capabilities.software || !tiles_fit(self.attention.head_dim) {
             return vec![];
         }
         let fits = |tile: &AttentionTile| tile.workgroup_bytes() <= capabilities.max_workgroup_storage_size;
@@ -131,7 +156,7 @@ impl Op for AttentionPrefill {
 
 impl Reference for AttentionPrefill {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        self.attention.reference(inputs)
+        if self.sinks { self.with_sinks().reference(inputs) } else { self.attention.reference(inputs) }
     }
 }
 
@@ -155,6 +180,9 @@ pub fn cases() -> Vec<Case> {
         (6, 11, 1, 160, 30, 19),
         (3, 45, 3, 224, 30, 21),
         (5, 2, 1, 512, 40, 20),
+        (41, 4, 1, 512, 150, 70),
+        (7, 3, 1, 324, 90, 80),
+        (2, 1, 1, 1028, 9, 3),
     ];
     // Each shape with each window and soft cap, with some tile.
     let cases = shapes.iter().flat_map(|shape| [shape; LIMITS.len()]).enumerate();
@@ -174,12 +202,15 @@ pub fn cases() -> Vec<Case> {
                 cache
             });
             let [k_cache, v_cache] = caches;
-            let inputs = vec![q, k_cache, v_cache, HostTensor::u32(&[4], &[position as u32, 0, 0, 0])];
+            let mut inputs = vec![q, k_cache, v_cache, HostTensor::u32(&[4], &[position as u32, 0, 0, 0])];
             let (window, softcap) = LIMITS[index % LIMITS.len()];
             let scale = 1.0 / (head_dim as f32).sqrt();
             let attention = Attention { heads, kv_heads, head_dim, scale, window, softcap };
             let tile = AttentionTile::CANDIDATES[index % AttentionTile::CANDIDATES.len()];
-            Case::new(AttentionPrefill { attention, tile }, inputs, 1e-5)
+            // `attention_per_head` has none with a soft cap.
+            let sinks = index % 4 == 2 && softcap.is_none();
+            inputs.extend(sinks.then(|| random_sinks(&mut rng, heads)));
+            Case::new(AttentionPrefill { attention, tile, sinks }, inputs, 1e-5)
         })
         .collect()
 }

@@ -11,7 +11,10 @@ struct Params { rows: u32, heads: u32, kv_heads: u32, capacity: u32, scale: f32,
 @group(0) @binding(1) var<storage, read> k_cache: array<CacheVector>;
 @group(0) @binding(2) var<storage, read> v_cache: array<CacheVector>;
 @group(0) @binding(3) var<storage, read> state: array<u32>;
-@group(0) @binding(4) var<storage, read_write> out: array<vec4<f32>>;
+#ifdef SINKS
+@group(0) @binding(4) var<storage, read> sinks: array<f32>;
+#endif
+@group(0) @binding(OUT_BINDING) var<storage, read_write> out: array<vec4<f32>>;
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "kv_vectors"
@@ -24,9 +27,10 @@ const KEYS = 64u;
 const HEAD_WORDS = HEAD_DIM / 4u;
 // Words of a chunk of dimensions.
 const CHUNK_WORDS = CHUNK / 4u;
-// Stages of keys of a tile, and groups of 64 dimensions.
+// Stages of keys of a tile.
 const KEY_STAGES = (HEAD_DIM + CHUNK - 1u) / CHUNK;
-const GROUPS = (HEAD_DIM + 63u) / 64u;
+// Groups of 64 dimensions of values. A workgroup holds four at most, so heads of more than 256 dimensions take several workgroups.
+const GROUPS = min((HEAD_DIM + 63u) / 64u, 4u);
 // With RESIDENT, all dimensions of the queries are in workgroup memory, or else those of a chunk.
 #ifdef RESIDENT
 const QUERY_WORDS = KEY_STAGES * CHUNK_WORDS;
@@ -53,6 +57,9 @@ var<workgroup> weights: array<vec4<f32>, ROWS * KEYS / 4u>;
 #ifdef RESIDENT
 var<workgroup> parts: array<vec4<f32>, NEXT * PARTS>;
 #endif
+
+// The first word of a value that this workgroup sums.
+var<private> first_word_of_values: u32;
 
 // One number or word for each of an invocation's rows.
 struct Rows { r0: vec4<f32>, r1: vec4<f32>, r2: vec4<f32>, r3: vec4<f32> }
@@ -88,7 +95,7 @@ fn load_key(chunk: u32, first_key: u32, last_key: u32, kv_head: u32, i: u32) -> 
 }
 
 fn load_value(group: u32, first_key: u32, last_key: u32, kv_head: u32, i: u32) -> vec4<f32> {
-    let at = group * 16u + i % 16u;
+    let at = first_word_of_values + group * 16u + i % 16u;
     let key = min(first_key + i / 16u, last_key);
     if at >= HEAD_WORDS {
         return vec4<f32>(0.0);
@@ -284,10 +291,11 @@ fn gather_sum(row: u32) -> vec4<f32> {
 
 fn store(first_row: u32, row: u32, kv_head: u32, word: u32, value: vec4<f32>) {
     let n = first_row + row;
-    if n < params.rows && word < HEAD_WORDS {
+    let at = first_word_of_values + word;
+    if n < params.rows && at < HEAD_WORDS {
         let group = params.heads / params.kv_heads;
         let head = kv_head * group + n % group;
-        out[(n / group * params.heads + head) * HEAD_WORDS + word] = value;
+        out[(n / group * params.heads + head) * HEAD_WORDS + at] = value;
     }
 }
 
@@ -301,6 +309,7 @@ fn store_rows(first_row: u32, row: u32, kv_head: u32, word: u32, sums: Rows) {
 @compute @workgroup_size(INVOCATIONS)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let kv_head = id.x;
+    first_word_of_values = id.z * 64u;
     // The last tokens have the most positions, so they go first and don't run alone at the end.
     let first_row = (groups.y - 1u - id.y) * ROWS;
     let group = params.heads / params.kv_heads;
@@ -428,7 +437,16 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) groups: v
     }
     scatter_sum(total, row, lane);
     workgroupBarrier();
+#ifdef SINKS
+    // As one more position whose value is zero.
+    let heads = vec4<u32>(kv_head * group) + rows % vec4<u32>(group);
+    let of_rows = vec4<f32>(sinks[heads.x], sinks[heads.y], sinks[heads.z], sinks[heads.w]);
+    let highest = max(largest, of_rows);
+    let share = exp(largest - highest);
+    let by = share / (gather_sum(row) * share + exp(of_rows - highest));
+#else
     let by = vec4<f32>(1.0) / gather_sum(row);
+#endif
     store_rows(first_row, row, kv_head, lane, scaled(sums0, by));
 #ifdef DIMS_64
     store_rows(first_row, row, kv_head, 16u + lane, scaled(sums1, by));

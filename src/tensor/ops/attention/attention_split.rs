@@ -52,6 +52,9 @@ pub struct Splits {
 /// Invocations of a workgroup in the grouped kernel, which takes a quarter of that number of positions in a step.
 const WORKGROUP: usize = 256;
 
+/// The longest head that the grouped kernel takes: two invocations, each with half of the positions, sum the same dimensions of the values.
+const MAX_GROUPED: usize = 2 * WORKGROUP;
+
 impl Splits {
     /// The default for an adapter and a head length.
     pub fn choose(head_dim: usize, capabilities: &Capabilities) -> Self {
@@ -73,7 +76,7 @@ impl Splits {
         lanes >= 4
             && capabilities.max_invocations_per_workgroup as usize >= WORKGROUP
             && capabilities.max_workgroup_storage_size as usize >= workgroup_bytes
-            && head_dim <= WORKGROUP
+            && head_dim <= MAX_GROUPED
             && head_dim.is_multiple_of(4)
     }
 
@@ -263,6 +266,12 @@ pub(super) const ALL_SPLITS: [Splits; 3] = [
     Splits { splits: 3, tile: 64, grouped: false },
     Splits { splits: 1, tile: 64, grouped: false },
 ];
+
+/// Scores of sinks, far below all others, among them, and far above.
+pub(super) fn random_sinks(rng: &mut Rng, heads: usize) -> HostTensor {
+    let sinks: Vec<f32> = (0..heads).map(|head| [0.5, -30.0, 20.0][head % 3] + rng.signed()).collect();
+    HostTensor::f32(&[heads], &sinks)
+}
 
 /// q, caches and state of a shape.
 pub(super) fn inputs(

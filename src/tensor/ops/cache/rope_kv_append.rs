@@ -1,5 +1,5 @@
-//! The steps between the product for queries, keys and values and the attention, in one pass over the tokens: the bias, the rotary
-//! position embedding of q and k (Su et al. 2021, RoFormer), and the new rows of the KV cache.
+//! The steps between the product for queries, keys and values and the attention, in one pass over the tokens: the bias, or the norms of
+//! heads (QK-norm: Henry et al. 2020), the rotary position embedding of q and k (Su et al. 2021, RoFormer), and the new rows of the KV cache.
 
 use super::cache_dtype::{cache_columns, case_dtype, random_cache, stored_tolerance};
 use super::placement::Placement;
@@ -8,13 +8,15 @@ use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::expect;
-use crate::tensor::ops::{KvAppend, QkvParts, Rope};
+use crate::tensor::ops::{KvAppend, NormHeads, QkvParts, Rope};
+use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: qkv [tokens, (heads + 2 · kv_heads) · head_dim] (a token's q, then k, then v, as far as they are among the parts),
 /// frequencies [n] with 2n ≤ head_dim (the rest of a head is left alone), state [4] u32 (state[0] is the position of the first
 /// token), of the parts k_cache and v_cache [capacity, kv_heads · head_dim] (changed), and, if there is one, a bias for the columns
-/// of all three parts. Output: q [tokens, heads · head_dim], if it is among the parts. Tokens past the capacity (the caller checks
+/// of all three parts, or with `norms` their weights [head_dim] of queries, then [head_dim] of keys, which may be left out if keys are not
+/// among the parts. Output: q [tokens, heads · head_dim], if it is among the parts. Tokens past the capacity (the caller checks
 /// that there is room) and tokens of a sequence that has stopped are not written. With a state [tokens, 4] each token is of a
 /// sequence of its own, and caches are [sequences, capacity, kv_heads · head_dim] (`placement.rs`). In each head of q and k the
 /// two numbers of a rope pair are neighbours.
@@ -34,10 +36,24 @@ pub struct RopeKvAppend {
     pub scale: f32,
     /// Whether there is a bias.
     pub bias: bool,
+    /// Whether heads are normed before rope; then there is no bias.
+    pub norms: Option<HeadNorms>,
+}
+
+/// RMS norms (Zhang, Sennrich 2019) of each head by itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeadNorms {
+    /// ε in the formula.
+    pub epsilon: f32,
+    /// Values are normed too, without weights (Gemma 4).
+    pub values: bool,
 }
 
 /// The first input that is a cache.
 const CACHES: usize = 3;
+
+/// Invocations of a workgroup.
+const WORKGROUP: u32 = 64;
 
 impl RopeKvAppend {
     /// The range of a token's q, k and v that is in the input.
@@ -63,7 +79,7 @@ impl Op for RopeKvAppend {
         let f32 = Some(DType::F32);
         let mut wanted = vec![f32, f32, Some(DType::U32)];
         wanted.extend(self.parts.cache_dtypes(inputs.get(CACHES)));
-        wanted.extend(self.bias.then_some(f32));
+        wanted.extend((self.bias || self.norms.is_some()).then_some(f32));
         expect("rope_kv_append", inputs, &wanted)?;
         let (tokens, columns) = inputs[0].shape.matrix()?;
         let pairs = inputs[1].shape.elements();
@@ -75,6 +91,7 @@ impl Op for RopeKvAppend {
         }
         let fits = columns == self.range().len()
             && self.parts.is_a_run()
+            && !(self.bias && self.norms.is_some())
             && caches.iter().all(|cache| cache.shape.dims().last() == Some(&kv_dim(cache)))
             && caches.iter().all(|cache| cache.shape == caches[0].shape)
             && self.head_dim.is_multiple_of(2)
@@ -90,10 +107,16 @@ impl Op for RopeKvAppend {
                 self.head_dim
             );
         }
-        if let Some(bias) = inputs.get(CACHES + self.parts.caches())
-            && bias.shape.dims() != [self.all_columns()]
-        {
-            bail!(ShapeMismatch, "rope_kv_append: bias {} for {} columns", bias.shape, self.all_columns());
+        if let Some(vector) = inputs.get(CACHES + self.parts.caches()) {
+            let wanted = match self.norms {
+                Some(_) if self.parts.k => vec![2 * self.head_dim],
+                Some(_) => vec![2 * self.head_dim, self.head_dim],
+                None => vec![self.all_columns()],
+            };
+            if !wanted.contains(&vector.shape.elements()) || vector.shape.dims().len() != 1 {
+                let what = if self.norms.is_some() { "norms" } else { "bias" };
+                bail!(ShapeMismatch, "rope_kv_append: {what} {}, wanted {wanted:?}", vector.shape);
+            }
         }
         Ok(self.parts.outputs(tokens, self.heads * self.head_dim))
     }
@@ -105,7 +128,8 @@ impl Op for RopeKvAppend {
             0 => 0,
             _ => placement.cache("rope_kv_append", inputs[CACHES])?.0,
         };
-        let mut defines = self.parts.defines(CACHES as u32, u32::from(self.bias));
+        let vector = (CACHES + self.parts.caches()) as u32;
+        let mut defines = self.parts.defines(CACHES as u32, u32::from(self.bias || self.norms.is_some()));
         defines.extend(placement.defines());
         defines.extend(self.parts.cache_defines(inputs.get(CACHES)));
         if self.interleaved {
@@ -113,10 +137,19 @@ impl Op for RopeKvAppend {
         }
         if self.bias {
             defines.push(("BIAS", Define::Flag));
-            defines.push(("BIAS_BINDING", Define::U32((CACHES + self.parts.caches()) as u32)));
+            defines.push(("BIAS_BINDING", Define::U32(vector)));
         }
         let dtype = inputs.get(CACHES).filter(|_| self.parts.caches() > 0).map_or(DType::F32, |cache| cache.dtype);
-        let items = tokens * cache_columns(dtype, columns / self.head_dim, self.head_dim) / 2;
+        let heads = columns / self.head_dim;
+        let mut items = tokens * cache_columns(dtype, heads, self.head_dim) / 2;
+        let mut workgroups = items.div_ceil(WORKGROUP as usize);
+        if let Some(norms) = self.norms {
+            // A workgroup for each head.
+            (items, workgroups) = (tokens * heads, tokens * heads);
+            defines.extend(Team::of_workgroup(WORKGROUP, capabilities).defines());
+            defines.extend([("HEAD_NORMS", Define::Flag), ("NORMS_BINDING", Define::U32(vector))]);
+            defines.extend(norms.values.then_some(("NORMED_VALUES", Define::Flag)));
+        }
         let pairs = inputs[1].shape.elements();
         let first = self.range().start;
         let numbers = [items, self.heads, self.kv_heads, self.head_dim, pairs, capacity, first, columns];
@@ -124,8 +157,12 @@ impl Op for RopeKvAppend {
             template: crate::shader!("rope_kv_append.wgsl"),
             modules: &[],
             defines,
-            params: numbers.map(|number| number as u32).into_iter().chain([self.scale.to_bits()]).collect(),
-            grid: grid_2d(items.div_ceil(64), capabilities.max_workgroups_per_dimension),
+            params: numbers
+                .map(|number| number as u32)
+                .into_iter()
+                .chain([self.scale, self.norms.map_or(0.0, |norms| norms.epsilon)].map(f32::to_bits))
+                .collect(),
+            grid: grid_2d(workgroups, capabilities.max_workgroups_per_dimension),
         })
     }
 }
@@ -137,6 +174,9 @@ impl Reference for RopeKvAppend {
             return self.reference_of_sequences(inputs, tokens, columns);
         }
         let caches = self.parts.caches();
+        if self.norms.is_some() {
+            inputs[0] = self.normed(inputs)?;
+        }
         // As if all three parts were there.
         let mut qkv = Vec::new();
         for row in inputs[0].to_f32()?.chunks_exact(columns) {
@@ -183,6 +223,26 @@ impl Reference for RopeKvAppend {
 }
 
 impl RopeKvAppend {
+    /// The input with normed heads.
+    fn normed(&self, inputs: &[HostTensor]) -> Result<HostTensor> {
+        let Some(norms) = self.norms else { return Ok(inputs[0].clone()) };
+        let mut weights = inputs[CACHES + self.parts.caches()].to_f32()?;
+        weights.resize(2 * self.head_dim, 1.0);
+        let QkvParts { q, k, v } = self.parts;
+        let op = NormHeads {
+            epsilon: norms.epsilon,
+            queries: if q { self.heads } else { 0 },
+            keys: if k { self.kv_heads } else { 0 },
+            values: if v && norms.values { self.kv_heads } else { 0 },
+            query_length: self.head_dim,
+            key_length: self.head_dim,
+        };
+        let mut operands = [inputs[0].clone(), HostTensor::f32(&[weights.len()], &weights)];
+        op.reference(&mut operands)?;
+        let [normed, _] = operands;
+        Ok(normed)
+    }
+
     /// Each token by itself, on its sequence's part of the caches.
     fn reference_of_sequences(
         &self,
@@ -242,11 +302,12 @@ pub fn cases() -> Vec<Case> {
         (2, 128, 8, 64, 64, 9, 7),
         (3, 13, 1, 128, 128, 9, 2),
     ] {
-        for (interleaved, bias) in [(true, false), (false, true)] {
+        for (interleaved, bias, normed) in [(true, false, false), (false, true, false), (false, false, true)] {
             // All parts in most cases, and each run of them in one.
             let parts = QkvParts::RUNS[if cases.len() % 2 == 0 { 0 } else { (cases.len() / 2 + 1) % 6 }];
             let scale = if rotated < head_dim { 1.19 } else { 1.0 };
-            let op = RopeKvAppend { parts, heads, kv_heads, head_dim, interleaved, scale, bias };
+            let norms = normed.then_some(HeadNorms { epsilon: 1e-6, values: tokens % 2 == 1 });
+            let op = RopeKvAppend { parts, heads, kv_heads, head_dim, interleaved, scale, bias, norms };
             let frequencies: Vec<f32> =
                 (0..rotated / 2).map(|i| 10000f32.powf(-2.0 * i as f32 / rotated as f32)).collect();
             let mut inputs = vec![
@@ -260,14 +321,19 @@ pub fn cases() -> Vec<Case> {
             if bias {
                 inputs.push(rng.tensor(&[op.all_columns()]));
             }
+            if normed {
+                let of_keys = parts.k || tokens % 2 == 0;
+                inputs.push(rng.tensor(&[if of_keys { 2 * head_dim } else { head_dim }]));
+            }
             cases.push(Case::new(op, inputs, stored_tolerance(dtype, 2e-6)));
         }
     }
     // Four sequences, in another order than in the cache; the third has stopped and the last is past the end.
     for (index, parts) in [0, 0, 1, 4, 5].map(|run| QkvParts::RUNS[run]).into_iter().enumerate() {
         let (interleaved, bias) = (index % 2 == 0, index % 2 == 0);
+        let norms = (index % 2 == 1).then_some(HeadNorms { epsilon: 1e-5, values: index == 1 });
         let head_dim = if index < 3 { 32 } else { 48 };
-        let op = RopeKvAppend { parts, heads: 6, kv_heads: 2, head_dim, interleaved, scale: 1.0, bias };
+        let op = RopeKvAppend { parts, heads: 6, kv_heads: 2, head_dim, interleaved, scale: 1.0, bias, norms };
         let state = [3, 9, 0, 2, 0, 0, 0, 0, 6, 4, 1, 1, 12, 7, 0, 4];
         let frequencies: Vec<f32> = (0..16).map(|i| 10000f32.powf(-(i as f32) / 16.0)).collect();
         let mut inputs = vec![
@@ -280,6 +346,7 @@ pub fn cases() -> Vec<Case> {
         if bias {
             inputs.push(rng.tensor(&[op.all_columns()]));
         }
+        inputs.extend(norms.map(|_| rng.tensor(&[2 * head_dim])));
         cases.push(Case::new(op, inputs, stored_tolerance(dtype, 2e-6)));
     }
     cases

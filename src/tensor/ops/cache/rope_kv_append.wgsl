@@ -1,4 +1,5 @@
-// One invocation takes two numbers of a head of q, k or v: a pair that rope rotates, or two neighbours that it does not.
+// One invocation takes two numbers of a head of q, k or v: a pair that rope rotates, or two neighbours that it does not. With HEAD_NORMS a
+// workgroup takes one head, since all of it goes into the norm.
 #import "cos_sin"
 #import "kv_cache"
 #ifdef CACHE_Q8_0
@@ -15,6 +16,7 @@ struct Params {
     first: u32, columns: u32,
     // The factor of sine and cosine.
     scale: f32,
+    epsilon: f32,
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
@@ -29,6 +31,10 @@ struct Params {
 #ifdef BIAS
 @group(0) @binding(BIAS_BINDING) var<storage, read> bias: array<f32>;
 #endif
+#ifdef HEAD_NORMS
+// Weights of queries, then of keys.
+@group(0) @binding(NORMS_BINDING) var<storage, read> norms: array<f32>;
+#endif
 #ifdef QUERIES
 @group(0) @binding(Q_BINDING) var<storage, read_write> q: array<vec2<f32>>;
 #endif
@@ -36,28 +42,78 @@ struct Params {
 
 #import "placement"
 
+#ifdef HEAD_NORMS
+#import "subgroup_sum"
+
+// The scale of this workgroup's head, its first column, and the place of its weights if it has any.
+var<private> head_scale: f32;
+var<private> head_column: u32;
+var<private> head_weights: u32;
+var<private> is_weighted: bool;
+#endif
+
 // A column of all three parts.
 fn element(token: u32, column: u32) -> f32 {
-    let at = token * params.columns + column - params.first;
+    let value = qkv[token * params.columns + column - params.first];
 #ifdef BIAS
-    return qkv[at] + bias[column];
+    return value + bias[column];
 #else
-    return qkv[at];
+#ifdef HEAD_NORMS
+    let weight = select(1.0, norms[head_weights + column - head_column], is_weighted);
+    return value * head_scale * weight;
+#else
+    return value;
+#endif
 #endif
 }
 
+#ifdef HEAD_NORMS
+fn prepare_norm(token: u32, head: u32, local: u32) {
+    head_column = head * params.head_dim;
+    var squares = 0.0;
+    for (var d = local; d < params.head_dim; d += WORKGROUP) {
+        let value = qkv[token * params.columns + head_column + d - params.first];
+        squares += value * value;
+    }
+    let total = sum_over_team(vec4<f32>(squares, 0.0, 0.0, 0.0), local, 0u).x;
+    is_weighted = head < params.heads + params.kv_heads;
+    head_weights = select(0u, params.head_dim, head >= params.heads);
+    head_scale = inverseSqrt(total / f32(params.head_dim) + params.epsilon);
+#ifndef NORMED_VALUES
+    head_scale = select(1.0, head_scale, is_weighted);
+#endif
+}
+#endif
+
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let item = (group.y * groups.x + group.x) * 64u + local;
     let heads_here = params.columns / params.head_dim;
     // Pairs of a head in the cache.
     let slots = cached_head(params.head_dim) / 2u;
-    let i = item % slots;
+#ifdef HEAD_NORMS
+    let id = group.y * groups.x + group.x;
+    // The grid can be a little larger than the items; such a workgroup stores nothing.
+    let item = min(id, params.items - 1u);
+    let head = item % heads_here + params.first / params.head_dim;
+    let token = item / heads_here;
+    prepare_norm(token, head, local);
+    for (var first = 0u; first < slots; first += WORKGROUP) {
+        let i = first + local;
+        turn_and_store(token, head, i, id < params.items && i < slots, local);
+#ifdef CACHE_Q8_0
+        workgroupBarrier();
+#endif
+    }
+#else
+    let item = (group.y * groups.x + group.x) * 64u + local;
     // Heads of q, then of k, then of v.
     let head = (item / slots) % heads_here + params.first / params.head_dim;
-    let token = item / (slots * heads_here);
+    turn_and_store(item / (slots * heads_here), head, item % slots, item < params.items, local);
+#endif
+}
+
+fn turn_and_store(token: u32, head: u32, i: u32, is_there: bool, local: u32) {
 #ifdef CACHE_Q8_0
-    let is_there = item < params.items;
     var values = vec2<f32>(0.0);
     if is_there && i < params.head_dim / 2u {
         values = turned_pair(token, head, i);
@@ -68,7 +124,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         store_quantized(token, head, i, values, local);
     }
 #else
-    if item < params.items {
+    if is_there {
         store(token, head, i, turned_pair(token, head, i));
     }
 #endif

@@ -13,7 +13,11 @@ struct Params {
 
 @group(0) @binding(1) var<storage, read> order: array<u32>;
 @group(0) @binding(2) var<storage, read> tiles: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+#ifdef BIAS
+// [experts, rows]
+@group(0) @binding(BIAS_BINDING) var<storage, read> biases: array<f32>;
+#endif
+@group(0) @binding(OUT_BINDING) var<storage, read_write> out: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "activations"
@@ -53,7 +57,11 @@ fn store4(pair: u32, tile: vec4<u32>, row: u32, values: vec4<f32>) {
     let start = order[tile.y + pair] * params.rows;
     for (var i = 0u; i < 4u; i++) {
         if row + i * 16u < params.rows {
+#ifdef BIAS
+            out[start + row + i * 16u] = values[i] + biases[tile.x * params.rows + row + i * 16u];
+#else
             out[start + row + i * 16u] = values[i];
+#endif
         }
     }
 }

@@ -12,7 +12,11 @@ struct Params {
 
 @group(0) @binding(1) var<storage, read> order: array<u32>;
 @group(0) @binding(2) var<storage, read> tiles: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+#ifdef BIAS
+// [experts, rows]
+@group(0) @binding(BIAS_BINDING) var<storage, read> biases: array<f32>;
+#endif
+@group(0) @binding(OUT_BINDING) var<storage, read_write> out: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "activations"
@@ -46,10 +50,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) l
     let pair2 = order[min(place + 2u, end - 1u)];
     let pair3 = order[min(place + 3u, end - 1u)];
 
-    var sum0 = vec2<f32>(0.0);
-    var sum1 = vec2<f32>(0.0);
-    var sum2 = vec2<f32>(0.0);
-    var sum3 = vec2<f32>(0.0);
+#ifdef BIAS
+    let bias = vec2<f32>(biases[tile.x * params.rows + row], biases[tile.x * params.rows + min(row + 1u, last_row)]);
+#else
+    let bias = vec2<f32>(0.0);
+#endif
+    var sum0 = bias;
+    var sum1 = bias;
+    var sum2 = bias;
+    var sum3 = bias;
     for (var block = 0u; block < params.blocks; block++) {
         let w0 = load_block(start0 + block);
         let w1 = load_block(start1 + block);

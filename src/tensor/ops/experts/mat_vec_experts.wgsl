@@ -10,7 +10,11 @@ struct Params {
 }
 
 @group(0) @binding(1) var<storage, read> ids: array<u32>;
-@group(0) @binding(2) var<storage, read_write> out: array<f32>;
+#ifdef BIAS
+// [experts, rows]
+@group(0) @binding(BIAS_BINDING) var<storage, read> biases: array<f32>;
+#endif
+@group(0) @binding(OUT_BINDING) var<storage, read_write> out: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "activations"
@@ -73,7 +77,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if is_wanted {
         for (var i = lane; i < 4u; i += LANES) {
             if row + i < params.rows {
+#ifdef BIAS
+                out[item * params.rows + row + i] = sum[i] + biases[expert * params.rows + row + i];
+#else
                 out[item * params.rows + row + i] = sum[i];
+#endif
             }
         }
     }

@@ -7,12 +7,14 @@ use crate::tensor::exec::{lanes_defines, subgroup_lanes};
 use crate::tensor::op::expect;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: x [1, columns] (changed: x += y / √(mean y² + ε) · weight), y [1, columns], weight [columns]. All have the same order of
+/// Inputs: x [1, columns] (changed: x ← (x + y / √(mean y² + ε) · weight) · factor), y [1, columns], weight [columns]. All have the same order of
 /// columns, which may be SoA (`tensor/soa.rs`).
 #[derive(Clone, Copy, Debug)]
 pub struct NormAdd {
     /// ε in the formula.
     pub epsilon: f32,
+    /// Of the sum; 1 leaves it as it is.
+    pub factor: f32,
 }
 
 const WORKGROUP: u32 = 256;
@@ -55,7 +57,7 @@ impl Op for NormAdd {
             template: crate::shader!("norm_add.wgsl"),
             modules: &[],
             defines: lanes_defines(workgroup, lanes),
-            params: vec![columns as u32 / 4, self.epsilon.to_bits()],
+            params: vec![columns as u32 / 4, self.epsilon.to_bits(), self.factor.to_bits()],
             grid: [1, 1, 1],
         })
     }
@@ -67,7 +69,7 @@ impl Reference for NormAdd {
         let mean = y.iter().map(|y| f64::from(*y).powi(2)).sum::<f64>() / y.len() as f64;
         let scale = 1.0 / (mean + f64::from(self.epsilon)).sqrt();
         for ((x, y), w) in x.iter_mut().zip(&y).zip(&weight) {
-            *x += (f64::from(*y) * scale * f64::from(*w)) as f32;
+            *x = ((f64::from(*x) + f64::from(*y) * scale * f64::from(*w)) * f64::from(self.factor)) as f32;
         }
         inputs[0].set_f32(&x);
         Ok(vec![])
@@ -76,10 +78,10 @@ impl Reference for NormAdd {
 
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(79);
-    [4, 32, 96, 1152, 2560, 5376]
-        .map(|columns| {
+    [(4, 1.0), (32, 0.25), (96, 1.0), (1152, 1.0), (2560, 17.5), (5376, 1.0)]
+        .map(|(columns, factor)| {
             let inputs = vec![rng.tensor(&[1, columns]), rng.tensor(&[1, columns]), rng.tensor(&[columns])];
-            Case::new(NormAdd { epsilon: 1e-6 }, inputs, 1e-5)
+            Case::new(NormAdd { epsilon: 1e-6, factor }, inputs, 1e-5)
         })
         .into()
 }

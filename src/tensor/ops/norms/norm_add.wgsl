@@ -1,5 +1,5 @@
 // One workgroup. Each group of LANES computes a part of the sum of squares, and every invocation adds the parts.
-struct Params { vectors: u32, epsilon: f32 }
+struct Params { vectors: u32, epsilon: f32, factor: f32 }
 
 @group(0) @binding(0) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> y: array<vec4<f32>>;
@@ -27,6 +27,6 @@ fn main(@builtin(local_invocation_index) local: u32) {
     }
     let scale = inverseSqrt(total / f32(params.vectors * 4u) + params.epsilon);
     for (var i = local; i < params.vectors; i += WORKGROUP) {
-        x[i] += y[i] * scale * weight[i];
+        x[i] = (x[i] + y[i] * scale * weight[i]) * params.factor;
     }
 }

@@ -20,7 +20,7 @@ pub struct MatMulInt8 {
 }
 
 /// Rows of a workgroup's tile, and invocations that share its tokens.
-const TILE_ROWS: usize = 64;
+pub(in crate::tensor::ops) const TILE_ROWS: usize = 64;
 const TOKEN_INVOCATIONS: usize = 8;
 
 /// From this number of workgroups on, each invocation takes eight tokens instead of four: it then reads less workgroup memory for each
@@ -45,7 +45,7 @@ impl Division {
         let (rows, _) = inputs[2].shape.matrix()?;
         let workgroups = tokens.div_ceil(8 * TOKEN_INVOCATIONS) * rows.div_ceil(TILE_ROWS);
         let tokens = if workgroups < MANY_WORKGROUPS { 4 } else { 8 };
-        Ok(Self::Tiles { tokens, buffers: most_buffers(inputs, capabilities) })
+        Ok(Self::Tiles { tokens, buffers: most_buffers(&inputs[2], capabilities) })
     }
 
     fn variant(self) -> Variant {
@@ -113,7 +113,7 @@ impl Op for MatMulInt8 {
     }
 
     fn variants(&self, inputs: &[Desc], capabilities: &Capabilities) -> Vec<Variant> {
-        let tiles = (1..=most_buffers(inputs, capabilities))
+        let tiles = (1..=most_buffers(&inputs[2], capabilities))
             .flat_map(|buffers| [4, 8].map(|tokens| Division::Tiles { tokens, buffers }));
         std::iter::once(Division::Direct).chain(tiles).map(Division::variant).collect()
     }
@@ -147,8 +147,8 @@ impl Reference for MatMulInt8 {
 }
 
 /// The number of steps whose operands fit in workgroup memory, 1 or 2.
-fn most_buffers(inputs: &[Desc], capabilities: &Capabilities) -> u32 {
-    let view = match inputs[2].dtype {
+pub(in crate::tensor::ops) fn most_buffers(weight: &Desc, capabilities: &Capabilities) -> u32 {
+    let view = match weight.dtype {
         DType::Weight(format) => format.int8,
         _ => None,
     };

@@ -5,13 +5,52 @@
 #import "weight"
 #import "int8_block"
 
+#ifdef EXPERTS
+// Of a mixture of experts: a tile's tokens are pairs of a token and one of its experts, which is the same for all of them.
+struct Params {
+    rows: u32, blocks: u32,
+    // Pairs that share a row of the activations.
+    pairs_per_row: u32,
+    // The number of the weight's first expert, and the number of its experts.
+    first: u32, experts_here: u32,
+}
+#else
 struct Params { rows: u32, blocks: u32, tokens: u32 }
+#endif
 
 @group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> scales: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
+#ifdef EXPERTS
+@group(0) @binding(2) var<storage, read> order: array<u32>;
+@group(0) @binding(3) var<storage, read> tiles: array<vec4<u32>>;
+#ifdef BIAS
+// [experts, rows]
+@group(0) @binding(4) var<storage, read> biases: array<f32>;
+#endif
+@group(0) @binding(OUT_BINDING) var<storage, read_write> out: array<f32>;
+
+// Expert, first place in the order, count.
+var<workgroup> own_tile: vec4<u32>;
+// The row of the activations whose words an invocation loads, and the one whose scales it loads.
+var<private> word_row: u32;
+var<private> scale_row: u32;
+// The rows of the experts before this one.
+var<private> rows_before: u32;
+
+fn store(token: u32, row: u32, value: f32) {
+    if token < own_tile.z && row < params.rows {
+#ifdef BIAS
+        out[order[own_tile.y + token] * params.rows + row] = value + biases[own_tile.x * params.rows + row];
+#else
+        out[order[own_tile.y + token] * params.rows + row] = value;
+#endif
+    }
+}
+#else
 #import "epilogue"
+#endif
 
 const THREADS = 128u;
 const ROWS = 64u;
@@ -67,7 +106,11 @@ struct Load {
 // Rows, tokens and blocks past the end repeat the last one; `store` leaves out rows and tokens, scales of zero the blocks.
 fn load_x(item: u32, first_block: u32, first_token: u32) -> vec4<u32> {
     let word = item % (2u * STEP);
+#ifdef EXPERTS
+    let token = word_row;
+#else
     let token = min(first_token + item / (2u * STEP), params.tokens - 1u);
+#endif
     return quants[(token * params.blocks + min(first_block + word / 2u, params.blocks - 1u)) * 2u + word % 2u];
 }
 
@@ -79,9 +122,14 @@ fn load_step(first_block: u32, first_token: u32, first_row: u32, local: u32) -> 
 #endif
     let block = first_block + local % STEP;
     let last_block = params.blocks - 1u;
+#ifdef EXPERTS
+    let row = rows_before + min(first_row + local / STEP, params.rows - 1u);
+    let token = scale_row;
+#else
     let row = min(first_row + local / STEP, params.rows - 1u);
-    load.w = load_int8_raw(row * params.blocks + min(block, last_block));
     let token = min(first_token + local / STEP, params.tokens - 1u);
+#endif
+    load.w = load_int8_raw(row * params.blocks + min(block, last_block));
     load.x_scale = select(0.0, scales[token * params.blocks + min(block, last_block)], block <= last_block);
     return load;
 }
@@ -248,7 +296,24 @@ fn store4(token: u32, row: u32, values: vec4<f32>) {
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     // Tiles of tokens are the fastest index: those that share weights run at the same time.
+#ifdef EXPERTS
+    if local == 0u {
+        own_tile = tiles[group.x];
+    }
+    let pairs = workgroupUniformLoad(&own_tile);
+    // An expert before this part wraps around to one far beyond it.
+    let expert = pairs.x - params.first;
+    if pairs.z == 0u || expert >= params.experts_here {
+        return;
+    }
+    rows_before = expert * params.rows;
+    // Pairs past the end repeat the last one.
+    word_row = order[pairs.y + min(local / (2u * STEP), pairs.z - 1u)] / params.pairs_per_row;
+    scale_row = order[pairs.y + min(local / STEP, pairs.z - 1u)] / params.pairs_per_row;
+    let first_token = 0u;
+#else
     let first_token = group.x * TOKENS;
+#endif
     let first_row = group.y * ROWS;
     // 32 neighbouring invocations take 8 rows × 4 tokens, so that they read few words at once.
     let row = (local & 7u) | ((local >> 2u) & 8u);

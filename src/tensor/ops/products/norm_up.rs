@@ -1,5 +1,5 @@
 //! The first half of a feed-forward without a gate of one token, in one dispatch: a norm, the projection, its bias and the
-//! activation.
+//! activation. Or a layer's part of per-layer embeddings (Gemma 3n), where the activation gates a vector.
 
 use super::mat_vec::takes_case;
 use crate::error::Result;
@@ -13,8 +13,8 @@ use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: x [1, columns] in SoA (`tensor/soa.rs`), norm [columns] in SoA (of a layer norm [2 · columns], weight and bias:
-/// `RowNorm`), weight [rows, columns], and an optional bias of all rows. Output: [1, rows] in SoA. If the weight is a part of the
-/// matrix, the output of all rows is a further input (changed from `part` on).
+/// `RowNorm`), weight [rows, columns], an optional bias of all rows, and with `times` numbers [1, n]. Output: [1, rows] in SoA. If the
+/// weight is a part of the matrix, the output of all rows is a further input (changed from `part` on).
 #[derive(Clone, Copy, Debug)]
 pub struct NormUp {
     /// The norm of x before the products.
@@ -23,6 +23,8 @@ pub struct NormUp {
     pub activation: Activation,
     /// Whether there is a bias.
     pub bias: bool,
+    /// Each row's result is multiplied by a number: this is the place of the first row's.
+    pub times: Option<usize>,
     /// The weight's first row in the matrix, if it is a part of it.
     pub part: Option<usize>,
 }
@@ -36,17 +38,18 @@ impl Op for NormUp {
     }
 
     fn mutates(&self) -> &'static [usize] {
-        match (self.part, self.bias) {
+        match (self.part, self.more()) {
             (None, _) => &[],
-            (Some(_), false) => &[3],
-            (Some(_), true) => &[4],
+            (Some(_), 0) => &[3],
+            (Some(_), 1) => &[4],
+            (Some(_), _) => &[5],
         }
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let f32 = Some(DType::F32);
-        let more = usize::from(self.bias) + usize::from(self.part.is_some());
-        expect("norm_up", inputs, &[f32, f32, None, f32, f32][..OPERANDS + more])?;
+        let all = OPERANDS + self.more() + usize::from(self.part.is_some());
+        expect("norm_up", inputs, &[f32, f32, None, f32, f32, f32][..all])?;
         let (rows, columns) = inputs[2].shape.matrix()?;
         let all_rows = self.all_rows(inputs)?;
         let fits = inputs[0].shape.dims() == [1, columns]
@@ -54,11 +57,12 @@ impl Op for NormUp {
             && columns.is_multiple_of(BLOCK)
             && all_rows.is_multiple_of(BLOCK)
             && self.part.unwrap_or(0) + rows <= all_rows
-            && (!self.bias || inputs[OPERANDS].shape.dims() == [all_rows]);
+            && (!self.bias || inputs[OPERANDS].shape.dims() == [all_rows])
+            && self.times.is_none_or(|first| first + all_rows <= inputs[self.numbers()].shape.elements());
         if !fits {
             bail!(
                 ShapeMismatch,
-                "norm_up: x {}, norm {}, weight {}, bias and output {:?}; wanted one row of as many columns as the weight, \
+                "norm_up: x {}, norm {}, weight {}, bias, numbers and output {:?}; wanted one row of as many columns as the weight, \
                  multiples of {BLOCK}",
                 inputs[0].shape,
                 inputs[1].shape,
@@ -94,11 +98,15 @@ impl Reference for NormUp {
             let bias = inputs[OPERANDS].to_f32()?;
             products.iter_mut().zip(&bias[first..]).for_each(|(product, bias)| *product += f64::from(*bias));
         }
-        let values: Vec<f32> = products.into_iter().map(|value| self.activation.of(value) as f32).collect();
+        let mut values: Vec<f32> = products.into_iter().map(|value| self.activation.of(value) as f32).collect();
+        if let Some(place) = self.times {
+            let numbers = inputs[self.numbers()].to_f32()?;
+            values.iter_mut().zip(&numbers[place + first..]).for_each(|(value, number)| *value *= number);
+        }
         if self.part.is_none() {
             return Ok(vec![HostTensor::f32(&[1, values.len()], &to_soa(&values))]);
         }
-        let out = &mut inputs[OPERANDS + usize::from(self.bias)];
+        let out = &mut inputs[OPERANDS + self.more()];
         let mut all = from_soa(&out.to_f32()?);
         all[first..first + values.len()].copy_from_slice(&values);
         out.set_f32(&to_soa(&all));
@@ -107,6 +115,16 @@ impl Reference for NormUp {
 }
 
 impl NormUp {
+    /// Inputs between the operands and the output of a part.
+    fn more(&self) -> usize {
+        usize::from(self.bias) + usize::from(self.times.is_some())
+    }
+
+    /// The input that rows are multiplied by.
+    fn numbers(&self) -> usize {
+        OPERANDS + usize::from(self.bias)
+    }
+
     fn all_rows(&self, inputs: &[Desc]) -> Result<usize> {
         let out = inputs.last().filter(|_| self.part.is_some());
         Ok(out.unwrap_or(&inputs[2]).shape.dims()[if out.is_some() { 1 } else { 0 }])
@@ -118,9 +136,12 @@ impl NormUp {
         defines.extend(self.norm.defines());
         defines.extend(self.activation.defines());
         defines.extend([("TWO_ROWS", Define::Flag), ("FOUR_ROWS", Define::Flag)]);
-        defines.push(("OUT_BINDING", Define::U32(2 + u32::from(self.bias))));
+        defines.push(("OUT_BINDING", Define::U32(2 + self.more() as u32)));
         if self.bias {
             defines.extend([("BIAS", Define::Flag), ("BIAS_BINDING", Define::U32(2))]);
+        }
+        if self.times.is_some() {
+            defines.extend([("TIMES", Define::Flag), ("TIMES_BINDING", Define::U32(2 + u32::from(self.bias)))]);
         }
         Ok(Kernel {
             template: crate::shader!("norm_up.wgsl"),
@@ -133,6 +154,7 @@ impl NormUp {
                 rows as u32,
                 self.part.unwrap_or(0) as u32,
                 (self.all_rows(inputs)? / BLOCK) as u32,
+                self.times.unwrap_or(0) as u32,
             ],
             grid: grid_2d(rows.div_ceil(ROWS * team.teams()), capabilities.max_workgroups_per_dimension),
         })
@@ -153,13 +175,15 @@ pub fn cases() -> Vec<Case> {
             let activation = Activation::ALL[cases.len() / 2 % Activation::ALL.len()];
             let bias = cases.len() % 2 == 1;
             let part = (cases.len() % 4 >= 2).then_some(20);
+            let times = (cases.len() % 3 == 1).then_some(cases.len() % 7);
             // Rows before and after a part.
             let all_rows = if part.is_some() { rows + 64 } else { rows };
             let vectors = rng.tensor(&[norm.vectors() * columns]);
             let mut inputs = vec![rng.tensor(&[1, columns]), vectors, rng.weight(format, rows, columns)];
             inputs.extend(bias.then(|| rng.tensor(&[all_rows])));
+            inputs.extend(times.map(|first| rng.tensor(&[1, first + all_rows + 3])));
             inputs.extend(part.map(|_| rng.tensor(&[1, all_rows])));
-            cases.push(Case::new(NormUp { norm, activation, bias, part }, inputs, 1e-5));
+            cases.push(Case::new(NormUp { norm, activation, bias, times, part }, inputs, 1e-5));
         }
     }
     cases

@@ -5,10 +5,15 @@ struct Params {
     columns: u32, blocks: u32, epsilon: f32, rows: u32,
     // The output's row of the weight's first row, and the output's number of blocks.
     first_row: u32, out_blocks: u32,
+    // The place of the first row's number.
+    first_number: u32,
 }
 
 #ifdef BIAS
 @group(0) @binding(BIAS_BINDING) var<storage, read> bias: array<f32>;
+#endif
+#ifdef TIMES
+@group(0) @binding(TIMES_BINDING) var<storage, read> numbers: array<f32>;
 #endif
 @group(0) @binding(OUT_BINDING) var<storage, read_write> out: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;
@@ -31,7 +36,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 #ifdef BIAS
             value += bias[at];
 #endif
-            out[soa_index(at, params.out_blocks)] = activate(value);
+            var result = activate(value);
+#ifdef TIMES
+            result *= numbers[params.first_number + at];
+#endif
+            out[soa_index(at, params.out_blocks)] = result;
         }
     }
 }
