@@ -118,6 +118,9 @@ impl Bench {
         }
         self.producers().await?;
         self.attention().await?;
+        self.attention_of_one_token().await?;
+        self.recurrences().await?;
+        self.experts().await?;
         self.convolutions().await?;
         for [rows, columns] in MAT_VEC_SHAPES {
             let bytes = self.options.format.soa_layout(rows, columns).bytes;
@@ -174,7 +177,16 @@ impl Bench {
             .await?;
         }
         let parts = ops::QkvParts::ALL;
-        let rope = ops::RopeKvAppend { parts, heads, kv_heads, head_dim, interleaved: true, scale: 1.0, bias: false };
+        let rope = ops::RopeKvAppend {
+            parts,
+            heads,
+            kv_heads,
+            head_dim,
+            interleaved: true,
+            scale: 1.0,
+            bias: false,
+            norms: None,
+        };
         let columns = (heads + 2 * kv_heads) * head_dim;
         let bytes = Work::Bytes(read(columns) * 2.0);
         self.time(&format!("rope_kv_append [{tokens}, {columns}]"), &rope, bytes, async |bench| {
@@ -215,7 +227,7 @@ impl Bench {
             let flop = Work::Flop(4.0 * (heads * head_dim * pairs) as f64);
             for tile in AttentionTile::CANDIDATES {
                 let attention = ops::Attention { heads, kv_heads, head_dim, scale: 0.125, window: None, softcap: None };
-                let op = ops::AttentionPrefill { attention, tile };
+                let op = ops::AttentionPrefill { attention, tile, sinks: false };
                 let name = format!("attention_prefill at {position} {tile:?}");
                 self.time(&name, &op, flop, async |bench| {
                     let caches = [position + tokens, kv_heads * head_dim];
@@ -225,6 +237,102 @@ impl Bench {
                 })
                 .await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Decoding at a position: heads of Llama 3.2 and of Gemma 4 E2B.
+    async fn attention_of_one_token(&mut self) -> Result<()> {
+        let capabilities = self.context.device().capabilities().clone();
+        for (heads, kv_heads, head_dim) in [(32, 8, 64), (8, 1, 256), (8, 1, 512)] {
+            for position in [16, 576] {
+                let splits = ops::Splits::choose(head_dim, &capabilities);
+                let (scale, window, softcap) = (1.0, None, None);
+                let op = ops::AttentionSplit { heads, kv_heads, head_dim, scale, window, softcap, splits };
+                let bytes = Work::Bytes((2 * (position + 1) * kv_heads * head_dim * 4) as f64);
+                self.time(&format!("attention_split {heads} × {head_dim} at {position}"), &op, bytes, async |bench| {
+                    let caches = [2048, kv_heads * head_dim];
+                    let state = bench.context.tensor(&HostTensor::u32(&[4], &[position as u32, 0, 0, 0]))?;
+                    let q = bench.random(&[1, heads * head_dim])?;
+                    Ok(vec![vec![q, bench.random(&caches)?, bench.random(&caches)?, state]])
+                })
+                .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The recurrences of Qwen3.5-0.8B and of Granite 4.0 H Micro, of a prompt and of one token.
+    async fn recurrences(&mut self) -> Result<()> {
+        for tokens in [1, self.options.tokens] {
+            let (heads, dim) = (16, 128);
+            let values = heads * dim;
+            let delta = ops::GatedDelta {
+                key_heads: heads,
+                heads,
+                key_dim: dim,
+                value_dim: dim,
+                tiled: false,
+                first: [0; 3],
+                normed: tokens == 1,
+                epsilon: 1e-6,
+                soa: false,
+            };
+            let flop = Work::Flop((tokens * heads * dim * dim * 8) as f64);
+            self.time(&format!("gated_delta [{tokens}, {heads} × {dim}]"), &delta, flop, async |bench| {
+                let state = bench.context.tensor(&HostTensor::u32(&[4], &[1, 0, 0, 0]))?;
+                let [qkv, gate] = [3 * values, values].map(|columns| bench.random(&[tokens, columns]));
+                let [beta, alpha] = [(); 2].map(|()| bench.random(&[tokens, heads]));
+                let vectors = bench.random(&[2 * heads + dim])?;
+                let kept = bench.random(&[ops::GatedDelta::state_len(heads, dim, dim)])?;
+                Ok(vec![vec![qkv?, gate?, beta?, alpha?, vectors, state, kept]])
+            })
+            .await?;
+            let (heads, head_dim, state) = (64, 64, 128);
+            let channels = heads * head_dim;
+            let scan = ops::SelectiveScan {
+                heads,
+                head_dim,
+                groups: 1,
+                state,
+                matrix: false,
+                first: [0, state, 0],
+                dt_scale: 1.0,
+                gate: None,
+                soa: false,
+            };
+            let flop = Work::Flop((tokens * channels * state * 5) as f64);
+            self.time(&format!("selective_scan [{tokens}, {heads} × {head_dim}]"), &scan, flop, async |bench| {
+                let position = bench.context.tensor(&HostTensor::u32(&[4], &[1, 0, 0, 0]))?;
+                let [x, bc, dt] = [channels, 2 * state, heads].map(|columns| bench.random(&[tokens, columns]));
+                let vectors = bench.random(&[3 * heads])?;
+                let kept = bench.random(&[ops::SelectiveScan::state_len(channels, state)])?;
+                Ok(vec![vec![x?, bc?, dt?, vectors, position, kept]])
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// A prompt's products with the experts of gpt-oss-20b.
+    async fn experts(&mut self) -> Result<()> {
+        let (tokens, used, experts, rows, columns) = (self.options.tokens, 4, 32, 2880, 2880);
+        let pairs = tokens * used;
+        let flop = Work::Flop(2.0 * (pairs * rows * columns) as f64);
+        let ids: Vec<u32> = (0..pairs).map(|pair| ((pair * 7 + pair / used) % experts) as u32).collect();
+        let inputs = async |bench: &mut Self, is_int8: bool| {
+            let ids = bench.context.tensor(&HostTensor::u32(&[tokens, used], &ids))?;
+            let x = bench.random(&[tokens, columns])?;
+            let mut inputs = if is_int8 { bench.context.run(&ops::Quantize, &[&x])? } else { vec![x] };
+            inputs.extend(bench.context.run(&ops::GroupExperts { experts }, &[&ids])?);
+            inputs.push(bench.weight(experts * rows, columns)?);
+            Ok(vec![inputs])
+        };
+        let op = ops::MatMulExperts { experts, bias: false, part: None };
+        self.time("mat_mul_experts", &op, flop, async |bench| inputs(bench, false).await).await?;
+        if self.options.format.int8.is_some() {
+            let op = ops::MatMulExpertsInt8 { experts, bias: false, part: None };
+            self.time("mat_mul_experts_int8", &op, flop, async |bench| inputs(bench, true).await).await?;
         }
         Ok(())
     }
