@@ -43,6 +43,7 @@ const DATA: Checks<LoadData> = {
   kvCache: named<KvFormat>({ f16: true, f32: true, q8_0: true }),
   promptCacheBytes: whole(0),
   ropeContextLength: whole(1, MOST),
+  multiTokenPrediction: truth,
   autotune: named<Autotune>({ auto: true, always: true, off: true }),
   smoothness: SMOOTHNESS,
   powerPreference: named<PowerPreference>({ 'low-power': true, 'high-performance': true }),

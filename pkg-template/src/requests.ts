@@ -47,6 +47,9 @@ export type PromptLookup = Extract<SpeculationRequest, { type: 'prompt_lookup' }
 /** Lets the engine's draft model (`draft` of the load) draft the next tokens, and one pass verify them. */
 export type DraftModel = Extract<SpeculationRequest, { type: 'draft_model' }>;
 
+/** Lets the model's own head (`multiTokenPrediction` of the load) draft the next tokens, and one pass verify them, as long as that pays. */
+export type MultiTokenPrediction = Extract<SpeculationRequest, { type: 'mtp' }>;
+
 /** What clients of OpenAI's send along. */
 interface ClientFields {
   /** Taken for the sake of OpenAI's clients and not looked at: an engine holds one model. */

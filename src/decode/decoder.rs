@@ -15,6 +15,7 @@ use super::prefill_pace::PrefillPace;
 use super::pressure::PressureListener;
 use super::prompt_cache::PromptCache;
 use super::proposal::draft::DraftModelHome;
+use super::proposal::mtp::Pay;
 use super::relief::{Patience, Relief};
 use super::saved_sequence;
 use super::scheduler::{Progress, Scheduler, Tokens};
@@ -38,6 +39,8 @@ pub struct Decoder {
     pub(super) pace: RefCell<PrefillPace>,
     /// A sequence takes the draft model out while it drafts with it.
     pub draft_model: DraftModelHome,
+    /// What drafts of the model's own head are worth.
+    pay: Pay,
     /// Held by work that found no room and tries again.
     pub(super) memory_turn: Mutex<()>,
     pub(super) pressure: PressureListener,
@@ -72,6 +75,7 @@ impl Decoder {
             scheduler: RefCell::new(Scheduler::new(batch)),
             pace: RefCell::new(pace),
             draft_model: Rc::default(),
+            pay: Rc::default(),
             memory_turn: Mutex::new(()),
             pressure,
         }))
@@ -184,6 +188,7 @@ impl Decoder {
         // The GPU begins before the CPU asks the grammar.
         self.context.device().flush();
         methods.draft_model = self.draft_model.clone();
+        methods.pay = self.pay.clone();
         let Prefilled { slot, result, .. } = prefilled;
         let logits = (result.logits, result.advance);
         let mut sequence = Sequence::new(slot.into_slot(), params, logits, last, forced);

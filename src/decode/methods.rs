@@ -17,6 +17,7 @@ use super::proposal::draft::{DraftModelHome, DraftProposer, HeldDraftModel};
 use super::proposal::draft_under_grammar::{DraftUnderGrammar, Refused};
 use super::proposal::lookup::PromptLookup;
 use super::proposal::mask_automaton::GrammarProposer;
+use super::proposal::mtp::{MtpProposer, Pay};
 use super::proposal::processor::{LogitsProcessor, ProcessorProposer};
 use super::proposal::run_ahead::RunAheadProposer;
 use super::sequence::Sequence;
@@ -29,6 +30,8 @@ pub enum Speculation {
     PromptLookup(PromptLookup),
     /// At most this many tokens from the draft model.
     DraftModel(usize),
+    /// At most this many tokens from the model's own head.
+    Mtp(usize),
 }
 
 /// The grammar that an answer must follow.
@@ -47,6 +50,8 @@ pub struct Methods {
     pub grammar: Option<Grammar>,
     pub processor: Option<Rc<dyn LogitsProcessor>>,
     pub draft_model: DraftModelHome,
+    /// What drafts of the model's own head are worth.
+    pub pay: Pay,
 }
 
 /// What decides about one sequence.
@@ -79,6 +84,7 @@ impl Methods {
                 let held = Rc::new(RefCell::new(HeldDraftModel::new(self.draft_model)));
                 (Some(Box::new(DraftProposer { held: held.clone(), max_tokens })), Some(held))
             }
+            Some(Speculation::Mtp(max_tokens)) => (Some(Box::new(MtpProposer::new(max_tokens, self.pay))), None),
         };
         let refused = Refused::default();
         let accept: Box<dyn Acceptor> = match &grammar {

@@ -34,16 +34,16 @@ impl Scheduler {
         for &index in &wishes.drafts {
             let member = &mut self.members[index];
             let ProposalState::Ready(Proposal::Draft(draft)) = &member.proposal else { continue };
-            let count = draft.len();
-            if member.sequence.slot.can_verify(count) {
+            if member.sequence.slot.can_verify(draft) {
                 continue;
             }
+            let draft = draft.clone();
             let (mut verification, state, states) = member.sequence.slot.lend_verification(transformer.context())?;
             // The recording uses the slot's tensors.
             member.sequence.cursor = Cursor::Host;
             let (id, transformer) = (member.id, transformer.clone());
             let preparing = async move {
-                let result = verification.prepare(&transformer, &state, &states, 1 + count).await;
+                let result = verification.prepare(&transformer, &state, &states, &draft).await;
                 Prepared::Verification(id, Box::new(verification), result)
             };
             self.preparing = Some(preparing.boxed_local());

@@ -428,9 +428,9 @@ impl Slot {
         self.step.sampling.is_best_of_all()
     }
 
-    /// Whether the pass for drafts of `count` tokens is recorded.
-    pub fn can_verify(&self, count: usize) -> bool {
-        self.verification.is_prepared(1 + count)
+    /// Whether the pass for drafts like this one is recorded.
+    pub fn can_verify(&self, draft: &Draft) -> bool {
+        self.verification.is_prepared(draft)
     }
 
     /// Lends what recording a verifying pass needs; it outlives the slot's borrow. `keep_verification` takes it back.
@@ -462,7 +462,7 @@ impl Slot {
         last: u32,
         draft: &Draft,
     ) -> Result<[(&Tensor, std::ops::Range<usize>); 2]> {
-        self.verification.run(context, last, draft)
+        self.verification.run(context, (self.tokens.len(), self.sequence), last, draft)
     }
 
     /// Takes a token in, without its logits.

@@ -17,6 +17,7 @@ use super::{
     keys::{HeadDims, Keys},
     latent_config::{self, Latent, latent},
     layer_config::{self, LayerConfig, MAX_HEADS},
+    mtp_part,
     recurrence::Recurrence,
     rope::{Rope, RopeScaling},
     tensor_sizes::{MAX_WIDTH, dense},
@@ -31,7 +32,7 @@ pub struct Config {
     pub arch: &'static Arch,
     /// Number of layers ("num_hidden_layers").
     pub n_layers: usize,
-    /// Layers of the file after these, which predict further tokens and are not read.
+    /// Layers of the file after these, which predict further tokens. They are not read unless `mtp` is there.
     pub further_layers: usize,
     /// The length of the residual stream ("hidden size").
     pub n_embd: usize,
@@ -97,6 +98,8 @@ pub struct Config {
     pub distances: Option<Distances>,
     /// The encoder whose output the layers attend to besides.
     pub encoder: Option<Box<Config>>,
+    /// The head that drafts further tokens, as a model of one layer (`mtp_config.rs`), if it is loaded.
+    pub mtp: Option<Box<Config>>,
     /// The token with which the decoder of an encoder-decoder begins.
     pub decoder_start: Option<u32>,
     /// Feed-forwards have gates, if the architecture leaves it open.
@@ -280,6 +283,7 @@ impl Config {
                 None => None,
             },
             encoder,
+            mtp: None,
             decoder_start: keys.decoder_start(vocab_size)?,
             is_gated,
             disentangled: keys.disentangled(trained)?,
@@ -342,7 +346,8 @@ impl Config {
             // Files hold these although nothing reads them.
             Some(layer.reuses_kv && layer.lacks(rest.split('.').next().unwrap_or(rest)))
         };
-        !self.arch.ignores(tensor) && unused() != Some(true)
+        let is_of_head = tensor.starts_with(mtp_part::PREFIX);
+        (self.mtp.is_some() || !is_of_head) && !self.arch.ignores(tensor) && unused() != Some(true)
     }
 
     /// Refuses ropes that give no frequencies, as far as that can be told before factors are read from the files.
@@ -382,7 +387,7 @@ impl Config {
         }
     }
 
-    fn check_tensors(&self, tensors: &[TensorInfo], by_name: &BTreeMap<&str, &TensorInfo>) -> Result<()> {
+    pub(super) fn check_tensors(&self, tensors: &[TensorInfo], by_name: &BTreeMap<&str, &TensorInfo>) -> Result<()> {
         let expected = expected_tensors(self);
         for wanted in &expected {
             let found = by_name.get(wanted.name.as_str());

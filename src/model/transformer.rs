@@ -13,11 +13,14 @@ use super::fused::{Fused, FusedPass};
 use super::layer::Layer;
 use super::layer_ops::LayerOps;
 use super::matrix::Matrix;
+use super::mtp::MtpHead;
 use super::norm::Norm;
 use super::per_layer::PerLayerEmbeddings;
 use super::prefill::{Precision, Prefill};
 use super::rope::{RopeTable, RopeTensor};
-use super::state::{KvCache, KvFormat, LatentCache, LayerStates, RecurrentLayer, RecurrentStates, SourceStates};
+use super::state::{
+    KvCache, KvFormat, LatentCache, LayerStates, MtpStates, RecurrentLayer, RecurrentStates, SourceStates,
+};
 use super::unfused::{Tokens, Unfused};
 use crate::error::Result;
 use crate::tensor::ops::{self, AddRow, Epilogue, MatVecSmallBatch, RmsNormSoa, Scale, SliceRows, Softcap};
@@ -36,6 +39,8 @@ pub struct Transformer {
     recurrent: Vec<(usize, Box<dyn RecurrentLayer>)>,
     /// Reads the text that the layers attend to besides.
     encoder: Option<Box<Encoder>>,
+    /// Drafts further tokens.
+    mtp: Option<MtpHead>,
     positions: Option<Matrix>,   // [context_length, n_embd]
     output_norm: Norm,           // [n_embd]
     output: Matrix,              // [vocab_size, n_embd]; the embedding again when tied
@@ -109,6 +114,7 @@ impl Transformer {
             fused,
             recurrent: Vec::new(),
             encoder,
+            mtp: MtpHead::of(context, &config, weights, &tables)?,
             positions: weights.optional_matrix("position_embd.weight"),
             output_norm,
             output,
@@ -138,12 +144,24 @@ impl Transformer {
         let kv = KvCache::new(&self.context, &self.config, capacity, sequences, format)?;
         let latents = LatentCache::new(&self.context, &self.config, capacity, sequences, format)?;
         let states = LayerStates::new(kv, latents, RecurrentStates::new(&self.context, &recurrent, sequences)?);
+        let states = match self.config.mtp.as_deref() {
+            Some(mtp) => states.with_mtp(MtpStates::new(&self.context, mtp, capacity, sequences, format)?),
+            None => states,
+        };
         if self.encoder.is_none() {
             return Ok(states);
         }
         // The same sizes: a text of the encoder may be as long as one of the decoder.
         let kv = KvCache::new(&self.context, &self.config, capacity, sequences, format)?;
         Ok(states.with_source(SourceStates::new(&self.context, kv, sequences)?))
+    }
+
+    pub(super) fn mtp(&self) -> Option<&MtpHead> {
+        self.mtp.as_ref()
+    }
+
+    pub(super) fn output_norm(&self) -> &Norm {
+        &self.output_norm
     }
 
     pub(super) fn encoder(&self) -> Option<&Encoder> {
@@ -205,10 +223,7 @@ impl Transformer {
 
     /// The input of the layers for `tokens` [n], the first at position `state[0]`; in SoA only for one token.
     fn embed(&self, tokens: &Tensor, state: &Tensor, soa: bool) -> Result<Stream> {
-        let mut x = self.token_embedding.embed(&self.context, tokens, soa)?;
-        if self.config.embedding_scale != 1.0 {
-            x = self.context.run1(&Scale { factor: self.config.embedding_scale }, &[&x])?;
-        }
+        let x = self.scaled_rows(tokens, soa)?;
         if let Some(positions) = &self.positions {
             positions.add_positions(&self.context, &x, state, soa)?;
         }
@@ -220,7 +235,20 @@ impl Transformer {
             Some(streams) => streams.streams(&self.context, &x)?,
             None => x,
         };
-        Ok(Stream { x, vectors, soa })
+        Ok(Stream { tokens: tokens.clone(), x, vectors, soa })
+    }
+
+    fn scaled_rows(&self, tokens: &Tensor, soa: bool) -> Result<Tensor> {
+        let x = self.token_embedding.embed(&self.context, tokens, soa)?;
+        match self.config.embedding_scale {
+            1.0 => Ok(x),
+            factor => self.context.run1(&Scale { factor }, &[&x]),
+        }
+    }
+
+    /// The embeddings of `tokens` [n]: [n, n_embd].
+    pub(super) fn embeddings(&self, tokens: &Tensor) -> Result<Tensor> {
+        self.scaled_rows(tokens, false)
     }
 
     /// The head's output, [rows, vocab_size], with the model's scale and soft cap.
@@ -331,7 +359,7 @@ impl Transformer {
     /// The same pass without the head. It only appends to the states, so the last layers are left out if they reuse those of earlier ones.
     pub fn append(&self, tokens: &Tensor, state: &Tensor, states: &LayerStates) -> Result<()> {
         let appends = self.config.layers.iter().rposition(|layer| !layer.reuses_kv).map_or(0, |last| last + 1);
-        let layers = if self.recurrent.is_empty() { appends } else { self.layers.len() };
+        let layers = if self.recurrent.is_empty() && self.mtp.is_none() { appends } else { self.layers.len() };
         match &self.fused {
             Some(fused) if tokens.shape().elements() == 1 => {
                 let ops = Decode(self.fused_pass(fused, state, states));
@@ -396,7 +424,7 @@ impl Transformer {
     fn through_layers(
         &self,
         ops: &impl LayerOps,
-        Stream { mut x, vectors, soa }: Stream,
+        Stream { tokens, mut x, vectors, soa }: Stream,
         (state, states): (&Tensor, &LayerStates),
         layers: usize,
         see: &mut See<'_>,
@@ -419,6 +447,9 @@ impl Transformer {
                 self.context.device().flush();
             }
         }
+        if layers == self.layers.len() {
+            self.show_head(&tokens, &x, soa, (state, states))?;
+        }
         match &self.streams {
             // What only appends to the states has no use for the result.
             Some(streams) if layers == self.layers.len() => streams.merged(&self.context, &x),
@@ -429,6 +460,7 @@ impl Transformer {
 
 /// What goes into the layers.
 struct Stream {
+    tokens: Tensor, // [n]
     /// The residual stream, [n, n_embd], or one token in SoA; several lie side by side.
     x: Tensor,
     /// The vectors of per-layer embeddings, [n, layers · length].

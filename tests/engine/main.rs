@@ -26,6 +26,7 @@ mod logits_processor;
 mod logprobs;
 mod memory;
 mod models;
+mod mtp;
 mod mutations;
 mod penalties;
 mod real_models;

@@ -5,6 +5,7 @@ pub mod draft_under_grammar;
 pub mod forced;
 pub mod lookup;
 pub mod mask_automaton;
+pub mod mtp;
 pub mod processor;
 pub mod run_ahead;
 

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::request::{CompletionFields, CompletionRequest, ForcedBos, GenerationFields, Prompt};
+use super::request::{CompletionFields, CompletionRequest, Drafters, ForcedBos, GenerationFields, Prompt};
 use crate::engine::choice::Request;
 use crate::engine::engine::Engine;
 use crate::engine::generation::Generation;
@@ -68,8 +68,8 @@ impl Engine {
         let ends = [tokenizer.end_of_generation(), &fields.ending.stop_token_ids].concat();
         let rules = penalties.rules(tokenizer, vocab_size, prompt.len(), longest, ends)?;
         check_room(&rules)?;
-        let speculation =
-            fields.speculation.speculation.map(|asked| asked.speculation(self.info().draft.is_some())).transpose()?;
+        let drafters = Drafters { draft_model: self.info().draft.is_some(), mtp: self.info().multi_token_prediction };
+        let speculation = fields.speculation.speculation.map(|asked| asked.speculation(drafters)).transpose()?;
         let capacity = self.info().context_length;
         let context_shift =
             fields.context.context_shift.map(|asked| asked.context_shift(capacity)).transpose()?.flatten();

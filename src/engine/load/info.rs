@@ -73,10 +73,13 @@ pub struct ModelInfo {
     pub kv_cache: KvFormat,
     /// Bytes on the GPU.
     pub weight_bytes: u64,
-    /// Bytes of the weights that each decoded token reads: all, except tables of which it reads a row, an encoder, and the experts that it does not use.
+    /// Bytes of the weights that each decoded token reads: all, except tables of which it reads a row, an encoder, the experts that it does not use, and a
+    /// head that drafts.
     pub weight_bytes_per_token: u64,
     /// Bytes on the GPU, of all sequences together.
     pub kv_cache_bytes: u64,
+    /// The head for multi-token prediction is loaded: `speculation: {type: 'mtp'}` works.
+    pub multi_token_prediction: bool,
     /// The draft model, if one was loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draft: Option<DraftInfo>,

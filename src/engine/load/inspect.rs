@@ -45,6 +45,9 @@ pub struct Inspection {
     /// Length of the embeddings. But for models with layers after their pooling it is that of a token's vector between layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embedding_length: Option<usize>,
+    /// The files have a head for multi-token prediction, which the option `multiTokenPrediction` loads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multi_token_prediction: Option<bool>,
     /// Tokens that the model was trained for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trained_context_length: Option<usize>,
@@ -125,6 +128,7 @@ pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOpti
         layers: None,
         vocab_size: None,
         embedding_length: None,
+        multi_token_prediction: None,
         trained_context_length: None,
         context_length: None,
         weight_bytes: None,
@@ -165,6 +169,7 @@ impl Inspection {
         self.layers = config.map(|config| config.n_layers);
         self.vocab_size = config.map(|config| config.vocab_size);
         self.embedding_length = config.map(Config::embedding_length);
+        self.multi_token_prediction = config.map(|config| config.arch.predicts_further && config.further_layers > 0);
         self.trained_context_length = config.map(|config| config.context_length);
         self.context_length = known.capacity;
         self.weight_bytes = known.weight_bytes;

@@ -247,6 +247,7 @@ impl Engine {
             weight_bytes: model.weight_bytes(),
             weight_bytes_per_token: model.weight_bytes().saturating_sub(unread),
             kv_cache_bytes,
+            multi_token_prediction: config.mtp.is_some(),
             draft: None,
             adapter: context.device().adapter().clone(),
             autotune,

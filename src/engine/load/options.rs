@@ -58,6 +58,11 @@ pub struct LoadOptions {
     /// model's context before it was stretched (4096 for Phi-3.5) short chats in a long context are as exact as transformers answers them,
     /// and texts beyond that length lose quality. Other ropes ignore it.
     pub rope_context_length: Option<usize>,
+    /// Load the head that predicts the token after the next one (multi-token prediction of Qwen3.5 and Qwen3-Next), so that requests with
+    /// `speculation: {type: 'mtp'}` draft with it. Every token then writes its keys and values besides, a few dispatches more. `inspect` tells
+    /// whether files have such a head; without one the load rejects with `invalid_request`. Default: false.
+    #[cfg_attr(test, ts(as = "Option<bool>"))]
+    pub multi_token_prediction: bool,
     /// How many requests run at the same time, 1 to 8; more wait for their turn. They decode together, so one read of the weights serves
     /// all. Each has a KV cache of its own (`info.kv_cache_bytes` is the sum). Default: 1.
     pub max_sequences: Option<usize>,
@@ -190,12 +195,12 @@ mod tests {
     fn options_are_read_by_their_names_in_javascript() {
         let read = |options| serde_json::from_value::<LoadOptions>(options);
         let options = read(json!({
-            "quantize": "q8_0", "contextLength": 64, "ropeContextLength": 32, "maxSequences": 2, "chatTemplate": "{{ a }}", "precision": "exact",
+            "quantize": "q8_0", "contextLength": 64, "ropeContextLength": 32, "multiTokenPrediction": true, "maxSequences": 2, "chatTemplate": "{{ a }}", "precision": "exact",
             "kvCache": "q8_0", "promptCacheBytes": 5_000_000_000_u64, "autotune": "off", "smoothness": "throughput", "powerPreference": "low-power", "forceFallbackAdapter": true,
         }))
         .unwrap();
         assert_eq!((options.context_length, options.max_sequences), (Some(64), Some(2)));
-        assert_eq!(options.rope_context_length, Some(32));
+        assert_eq!((options.rope_context_length, options.multi_token_prediction), (Some(32), true));
         assert_eq!((options.quantize.as_deref(), options.chat_template.as_deref()), (Some("q8_0"), Some("{{ a }}")));
         assert_eq!((options.precision, options.kv_cache), (Some(Precision::Exact), Some(KvFormat::Q8_0)));
         assert_eq!((options.autotune, options.prompt_cache_bytes), (Autotune::Off, Some(5_000_000_000)));

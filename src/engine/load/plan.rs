@@ -67,6 +67,10 @@ impl Plan {
         let max_sequences = options.max_sequences.unwrap_or(1);
         let mut config = Config::of(checkpoint)?;
         config.rope_context = rope_context(options.rope_context_length, &config)?;
+        if options.multi_token_prediction {
+            known.config = Some(config.clone());
+            config = config.with_mtp(checkpoint)?;
+        }
         known.config = Some(config.clone());
         let layout = layout(options)?;
         let weights = layout.needs(checkpoint, &config, adapter)?;
@@ -110,8 +114,9 @@ impl Plan {
         }
         warnings.extend(checkpoint.ignored_head()?.map(Warning::ignored_head));
         warnings.extend(checkpoint.ignored_parts()?.map(Warning::ignored_parts));
-        if config.further_layers > 0 {
-            let layers = format!("{} layers of multi-token prediction", config.further_layers);
+        if config.further_layers > 0 && config.mtp.is_none() {
+            let option = if config.arch.predicts_further { ", which multiTokenPrediction loads" } else { "" };
+            let layers = format!("{} layers of multi-token prediction{option}", config.further_layers);
             warnings.push(Warning::ignored_parts(&layers));
         }
 

@@ -39,6 +39,8 @@ pub struct HuggingFace {
     pub rope_alpha: bool,
     /// Files may hold layers past the last one, which predict further tokens and are not read.
     pub has_further_layers: bool,
+    /// Beginnings of the tensors of a head that predicts further tokens (`hugging_face/mtp.rs`).
+    pub predicts_under: &'static [&'static str],
     /// Values of `quant_method` whose tensors are read.
     pub quant_methods: &'static [&'static str],
     /// Prefixes that tensor names may have, if the model was saved as a part of another one or without its head.
@@ -282,6 +284,16 @@ pub(super) const QUERY_KEY_NORM_NAMES: &[(&str, &str)] = &[
 pub(super) const ROUTER_CORRECTION_NAME: &[(&str, &str)] =
     &[("blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias")];
 
+/// What a layer that predicts further tokens has besides, as DeepSeek's folders name it.
+pub(super) const MTP_NAMES: &[(&str, &str)] = &[
+    ("blk.{}.nextn.eh_proj", "model.layers.{}.eh_proj"),
+    ("blk.{}.nextn.enorm", "model.layers.{}.enorm"),
+    ("blk.{}.nextn.hnorm", "model.layers.{}.hnorm"),
+    ("blk.{}.nextn.shared_head_norm", "model.layers.{}.shared_head.norm"),
+    ("blk.{}.nextn.shared_head_head", "model.layers.{}.shared_head.head"),
+    ("blk.{}.nextn.embed_tokens", "model.layers.{}.embed_tokens"),
+];
+
 /// What Mistral 3's models have besides their text.
 pub(super) const MISTRAL3_PARTS: &[&str] =
     &["vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."];
@@ -307,6 +319,7 @@ impl HuggingFace {
         partial_rope: false,
         rope_alpha: false,
         has_further_layers: false,
+        predicts_under: &[],
         quant_methods: &[],
         prefixes: &[],
         ignored: ROPE_FREQUENCIES,

@@ -226,6 +226,8 @@ pub struct Arch {
     pub normalizes_experts: bool,
     /// Experts take the gated unit of gpt-oss with this α and this limit.
     pub clamped_swiglu: Option<[f32; 2]>,
+    /// Files may hold a layer after the last one that drafts (`model/mtp.rs`).
+    pub predicts_further: bool,
     /// Tensors that llama.cpp's files name otherwise.
     pub gguf_names: &'static [GgufName],
     /// ALiBi's largest bias, if the metadata does not have it.
@@ -505,6 +507,7 @@ impl Arch {
         gating: Gating::Softmax,
         normalizes_experts: true,
         clamped_swiglu: None,
+        predicts_further: false,
         gguf_names: &[],
         default_alibi: None,
         unit_norms: &[],

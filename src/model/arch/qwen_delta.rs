@@ -10,7 +10,7 @@
 use super::{
     Arch, GgufName, LayerKind, LayerPattern, PieceRows, RecurrenceKind, RowSplit, WeightTransform,
     hugging_face::{
-        COMMON_NAMES, ConfigKey, ConstValue, DECODER_KEYS, HuggingFace, KeyMapping, PRE_NORM_NAMES,
+        COMMON_NAMES, ConfigKey, ConstValue, DECODER_KEYS, HuggingFace, KeyMapping, MTP_NAMES, PRE_NORM_NAMES,
         QUERY_KEY_NORM_NAMES, RMS, SILU, optional, required,
     },
     qwen2_moe::{SHARED, SHARED_NAMES},
@@ -30,14 +30,24 @@ pub const QWEN3_NEXT: Arch = Arch {
     feed_forward: &[],
     experts: &[MIXTURE_IN_ONE, SHARED_EXPERT, SHARED_EXPERT_GATE],
     row_splits: &[GATED_QUERIES, JOINED_DELTA_INPUTS, JOINED_DELTA_RATES],
+    predicts_further: true,
     gguf_names: GGUF_NAMES,
     hugging_face: Some(&HuggingFace {
         model_types: &["qwen3_next"],
         defaults: DEFAULTS,
         keys: &[DECODER_KEYS, RMS, &[SILU], DELTA_KEYS, EXPERTS, SHARED],
-        names: &[COMMON_NAMES, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, DELTA_NAMES, EXPERT_NAMES, SHARED_NAMES],
+        names: &[
+            COMMON_NAMES,
+            PRE_NORM_NAMES,
+            QUERY_KEY_NORM_NAMES,
+            MTP_NAMES,
+            DELTA_NAMES,
+            EXPERT_NAMES,
+            SHARED_NAMES,
+        ],
         whole_names: &[WHOLE_NAMES],
         partial_rope: true,
+        predicts_under: &["mtp.", "model.mtp."],
         other_parts: OTHER_PARTS,
         transforms: TRANSFORMS,
         ..HuggingFace::DECODER
@@ -55,10 +65,11 @@ pub const QWEN35: Arch = Arch {
         model_types: &["qwen3_5_text"],
         defaults: DEFAULTS,
         keys: &[DECODER_KEYS, RMS, &[SILU], DELTA_KEYS],
-        names: &[COMMON_NAMES, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, DELTA_NAMES],
+        names: &[COMMON_NAMES, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, MTP_NAMES, DELTA_NAMES],
         whole_names: &[WHOLE_NAMES],
         partial_rope: true,
         moved: TEXT_PART,
+        predicts_under: &["mtp.", "model.mtp."],
         other_parts: OTHER_PARTS,
         text_part_of: &["qwen3_5"],
         transforms: TRANSFORMS,
@@ -76,10 +87,19 @@ pub const QWEN35_MOE: Arch = Arch {
         model_types: &["qwen3_5_moe_text"],
         defaults: MOE_DEFAULTS,
         keys: &[DECODER_KEYS, RMS, &[SILU], DELTA_KEYS, EXPERTS, SHARED],
-        names: &[COMMON_NAMES, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, DELTA_NAMES, EXPERT_NAMES, SHARED_NAMES],
+        names: &[
+            COMMON_NAMES,
+            PRE_NORM_NAMES,
+            QUERY_KEY_NORM_NAMES,
+            MTP_NAMES,
+            DELTA_NAMES,
+            EXPERT_NAMES,
+            SHARED_NAMES,
+        ],
         whole_names: &[WHOLE_NAMES],
         partial_rope: true,
         moved: TEXT_PART,
+        predicts_under: &["mtp.", "model.mtp."],
         other_parts: OTHER_PARTS,
         text_part_of: &["qwen3_5_moe"],
         transforms: TRANSFORMS,
@@ -125,8 +145,8 @@ const GGUF_NAMES: &[GgufName] = &[
     GgufName { theirs: "ssm_in", ours: "ssm_qkvz", beside: None },
 ];
 
-/// Multi-token prediction, and the vision model.
-const OTHER_PARTS: &[&str] = &["mtp.", "model.mtp.", "model.visual.", "visual."];
+/// The vision model.
+const OTHER_PARTS: &[&str] = &["model.visual.", "visual."];
 
 const TEXT_PART: &[(&str, &str)] = &[("model.language_model.", "model.")];
 
@@ -186,6 +206,9 @@ const TRANSFORMS: &[(&str, WeightTransform)] = &[
     ("output_norm", WeightTransform::AddOne),
     ("blk.{}.attn_norm", WeightTransform::AddOne),
     ("blk.{}.ffn_norm", WeightTransform::AddOne),
+    ("blk.{}.nextn.enorm", WeightTransform::AddOne),
+    ("blk.{}.nextn.hnorm", WeightTransform::AddOne),
+    ("blk.{}.nextn.shared_head_norm", WeightTransform::AddOne),
     ("blk.{}.attn_q_norm", WeightTransform::AddOne),
     ("blk.{}.attn_k_norm", WeightTransform::AddOne),
     ("blk.{}.ssm_conv1d", WeightTransform::Squeeze),

@@ -18,7 +18,9 @@ const MAX_UNITS: u64 = 1 << 22;
 /// The tensors of a GGUF file as the architecture of its metadata wants them. An architecture that is not supported is refused elsewhere.
 pub(super) fn of_gguf(metadata: &Metadata, mut tensors: Vec<TensorInfo>) -> Result<Vec<TensorInfo>> {
     let Some(arch) = arch_of(metadata)? else { return Ok(tensors) };
-    drop_further_layers(arch, metadata, &mut tensors)?;
+    if !arch.predicts_further {
+        drop_further_layers(arch, metadata, &mut tensors)?;
+    }
     coders::rename(arch, &mut tensors);
     let names: HashSet<String> = tensors.iter().map(|tensor| tensor.name.clone()).collect();
     for tensor in &mut tensors {

@@ -9,11 +9,16 @@ use super::{Part, TensorInfo, TensorValues};
 use crate::error::Result;
 use crate::model::arch::{Arch, PieceRows, RowSplit};
 use crate::model::gguf::Metadata;
+use crate::model::mtp_part;
 
 /// The tensors of a model as the model reads them.
 pub(super) fn divided(metadata: &Metadata, tensors: Vec<TensorInfo>) -> Result<Vec<TensorInfo>> {
     // An unknown architecture is refused later.
     let Ok(Ok(arch)) = metadata.str("general.architecture").map(Arch::find) else { return Ok(tensors) };
+    mtp_part::named(arch, metadata, divided_rows(arch, metadata, tensors)?)
+}
+
+fn divided_rows(arch: &Arch, metadata: &Metadata, tensors: Vec<TensorInfo>) -> Result<Vec<TensorInfo>> {
     if arch.row_splits.is_empty() {
         return Ok(tensors);
     }

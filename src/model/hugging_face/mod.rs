@@ -6,6 +6,7 @@ mod heads;
 mod kinds;
 mod labels;
 mod layer_kinds;
+mod mtp;
 mod mxfp4;
 mod names;
 mod quantized;
@@ -58,6 +59,8 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     let mut config = with_defaults(hf.defaults, config);
     let mut by_kind = layer_kinds::translate(&mut config, hf.by_kind)?;
     let config = &config;
+    let (files, further_layers) = mtp::named(hf, config, files);
+    let files = &*files;
     let mut metadata = Metadata::default();
     let add = |metadata: &mut Metadata, key: &str, value| {
         metadata.insert(key.to_owned(), value);
@@ -69,6 +72,12 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     // Before what is the same for all layers: the first value of a key counts.
     for (name, value) in by_kind.iter_mut().flat_map(|rope| std::mem::take(&mut rope.metadata)) {
         add(&mut metadata, &format!("{}.{name}", arch.name), value);
+    }
+    if let (1.., Some(layers)) = (further_layers, config.get("num_hidden_layers").and_then(Json::as_u64)) {
+        let all = super::gguf::Value::U64(layers.saturating_add(further_layers));
+        add(&mut metadata, &format!("{}.block_count", arch.name), all);
+        let further = super::gguf::Value::U64(further_layers);
+        add(&mut metadata, &format!("{}.nextn_predict_layers", arch.name), further);
     }
     let switches = if arch.is_encoder { &[][..] } else { DECODER_SWITCHES };
     for key in hf.keys.iter().copied().flatten().chain(switches) {

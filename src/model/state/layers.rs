@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::{KeyRope, KvCache, KvFormat, LatentCache, RecurrentStates, SequenceState, Shift, SourceStates};
+use super::{KeyRope, KvCache, KvFormat, LatentCache, MtpStates, RecurrentStates, SequenceState, Shift, SourceStates};
 use crate::error::Result;
 use crate::model::config::Config;
 use crate::tensor::{Context, Tensor};
@@ -14,18 +14,24 @@ pub struct LayerStates {
     kv: KvCache,
     latents: Rc<LatentCache>,
     recurrent: RecurrentStates,
+    mtp: Option<Box<MtpStates>>,
     source: Option<Box<SourceStates>>,
 }
 
 impl LayerStates {
     /// All must be of the same sequences.
     pub fn new(kv: KvCache, latents: LatentCache, recurrent: RecurrentStates) -> Self {
-        Self { kv, latents: Rc::new(latents), recurrent, source: None }
+        Self { kv, latents: Rc::new(latents), recurrent, mtp: None, source: None }
     }
 
     /// The same with the states of cross-attention, of the same sequences.
     pub fn with_source(self, source: SourceStates) -> Self {
         Self { source: Some(Box::new(source)), ..self }
+    }
+
+    /// The same with the states of a head for multi-token prediction, of the same sequences.
+    pub fn with_mtp(self, mtp: MtpStates) -> Self {
+        Self { mtp: Some(Box::new(mtp)), ..self }
     }
 
     /// The bytes of a model's states without checkpoints, and the bytes of their largest binding.
@@ -35,14 +41,18 @@ impl LayerStates {
         let kv = kv.saturating_mul(if config.encoder.is_some() { 2 } else { 1 });
         let (latents, latent_binding) = LatentCache::needs(config, capacity, sequences, format);
         let recurrent = RecurrentStates::needs(config, sequences);
-        (kv.saturating_add(latents).saturating_add(recurrent), kv_binding.max(latent_binding))
+        let mtp = config.mtp.as_ref().map(|mtp| MtpStates::needs(mtp, capacity, sequences, format));
+        let (mtp, mtp_binding) = mtp.unwrap_or_default();
+        let all = kv.saturating_add(latents).saturating_add(recurrent).saturating_add(mtp);
+        (all, kv_binding.max(latent_binding).max(mtp_binding))
     }
 
     /// The part of one sequence, in the same memory.
     pub fn sequence(&self, index: usize) -> Result<Self> {
         let latents = Rc::new(self.latents.sequence(index)?);
         let source = self.source.as_ref().map(|source| source.sequence(index).map(Box::new)).transpose()?;
-        Ok(Self { kv: self.kv.sequence(index)?, latents, recurrent: self.recurrent.sequence(index)?, source })
+        let mtp = self.mtp.as_ref().map(|mtp| mtp.sequence(index).map(Box::new)).transpose()?;
+        Ok(Self { kv: self.kv.sequence(index)?, latents, recurrent: self.recurrent.sequence(index)?, mtp, source })
     }
 
     /// Keys and values.
@@ -60,6 +70,11 @@ impl LayerStates {
         &self.recurrent
     }
 
+    /// What a head for multi-token prediction keeps.
+    pub fn mtp(&self) -> Result<&MtpStates> {
+        self.mtp.as_deref().ok_or_else(|| err!(Internal, "the states have no keys and values of a head that drafts"))
+    }
+
     /// What cross-attention looks at.
     pub fn source(&self) -> Result<&SourceStates> {
         self.source.as_deref().ok_or_else(|| err!(Internal, "the states have no keys and values of an encoder's text"))
@@ -68,7 +83,8 @@ impl LayerStates {
     /// Bytes on the GPU, without checkpoints.
     pub fn bytes(&self) -> u64 {
         let source = self.source.as_deref().map_or(0, SourceStates::bytes);
-        self.kv.bytes() + self.latents.bytes() + self.recurrent.bytes() + source
+        let mtp = self.mtp.as_deref().map_or(0, MtpStates::bytes);
+        self.kv.bytes() + self.latents.bytes() + self.recurrent.bytes() + mtp + source
     }
 
     /// How many tokens fit into a sequence.
@@ -79,7 +95,8 @@ impl LayerStates {
     fn each(&self) -> Vec<&dyn SequenceState> {
         let source = self.source.as_deref().map(|source| source as &dyn SequenceState);
         let states: [&dyn SequenceState; 3] = [&self.kv, &*self.latents, &self.recurrent];
-        states.into_iter().chain(source).collect()
+        let mtp = self.mtp.as_deref().map(|mtp| mtp as &dyn SequenceState);
+        states.into_iter().chain(mtp).chain(source).collect()
     }
 }
 

@@ -4,6 +4,7 @@
 mod kv_cache;
 mod latents;
 mod layers;
+mod mtp;
 mod recurrent;
 mod rows;
 mod saved;
@@ -14,6 +15,7 @@ use std::ops::Range;
 pub use kv_cache::{KvCache, KvFormat};
 pub use latents::LatentCache;
 pub use layers::LayerStates;
+pub use mtp::MtpStates;
 pub use recurrent::{RecurrentLayer, RecurrentStates};
 pub use saved::{restore, save};
 pub use source::SourceStates;

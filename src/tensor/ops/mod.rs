@@ -50,8 +50,10 @@ ops! {
     }
     cache (cache_dtype, placement, qkv_parts) {
         copy_sequence: CopySequence,
+        keep_rows: KeepRows,
         kv_append: KvAppend,
         kv_shift: KvShift,
+        recall_row: RecallRow,
         rope_kv_append: RopeKvAppend,
     }
     convolution (sliding) {

@@ -35,7 +35,7 @@ pub use penalties::PenaltyFields;
 pub use reasoning::{ReasoningFields, ReasoningFormat};
 pub use rerank::{DocumentText, RerankDocument, RerankRequest};
 pub use sampling::SamplingFields;
-pub use speculation::{SpeculationFields, SpeculationRequest};
+pub use speculation::{Drafters, SpeculationFields, SpeculationRequest};
 pub use structured::{NamedSchema, ResponseFormat, StructuredFields, StructuredOutputs};
 pub use tokenize::TokenizeOptions;
 
