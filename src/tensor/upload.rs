@@ -154,7 +154,7 @@ impl<'a> WeightUpload<'a> {
             let fits = target.first_row + target.rows <= all_rows && target.skipped + target.rows <= rows;
             // Quants and a word for each group.
             let bits = (format.block_bytes - 4) * 8 / format.block_size;
-            if !fits || of_weight != columns || format.gguf_type.is_some() || bits != packing.bits() {
+            if !fits || of_weight != columns || format.gguf_type.is_some() || bits != packing.stored_bits() {
                 bail!(
                     Internal,
                     "{packing:?} of [{rows}, {columns}] can't become rows {} to {} of {:?}",

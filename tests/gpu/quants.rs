@@ -134,6 +134,11 @@ fn quant(packing: Packing, file: &[u8], [rows, columns]: [usize; 2], row: usize,
         Packing::HighNibbles => f32::from(file[(row * columns + column) / 2] >> ((1 - column % 2) * 4) & 15),
         Packing::Bytes => f32::from(byte() as i8),
         Packing::UnsignedBytes => f32::from(byte()),
+        Packing::Stream2 | Packing::Stream3 | Packing::Stream5 | Packing::Stream6 => {
+            let first = (row * columns + column) * packing.bits();
+            let bit = |bit: usize| u32::from(file[(first + bit) / 8] >> ((first + bit) % 8) & 1) << bit;
+            (0..packing.bits()).map(bit).sum::<u32>() as f32
+        }
         Packing::ColumnNibbles => nibble(word(column / 8 * rows + row), column % 8),
         Packing::ColumnBytes => f32::from(file[(column / 4 * rows + row) * 4 + column % 4]),
         Packing::Awq => {
@@ -150,11 +155,12 @@ fn packed_quants_arrive_whole_in_runs_parts_and_pieces() {
     let context = adapter::context(true);
     let (rows, first_part) = (1024, 600);
     let mut rng = Rng(44);
-    for packing in [Nibbles, HighNibbles, Bytes, UnsignedBytes, ColumnNibbles, ColumnBytes, Awq] {
-        let columns = if packing.bits() == 4 { 20_512 } else { 10_272 };
+    let rows_of = [Nibbles, HighNibbles, Bytes, UnsignedBytes, Stream2, Stream3, Stream5, Stream6];
+    for packing in rows_of.into_iter().chain([ColumnNibbles, ColumnBytes, Awq]) {
+        let columns = if packing.stored_bits() == 4 { 20_512 } else { 10_272 };
         let (kind, zero) = match packing {
             Bytes => (Kind::Int8, 0),
-            UnsignedBytes | ColumnBytes => (Kind::Uint8, 200),
+            UnsignedBytes | ColumnBytes | Stream5 | Stream6 => (Kind::Uint8, 200),
             _ => (Kind::Int4, 11),
         };
         let format = packed::of(kind, 32).unwrap();

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::support::adapter;
 
 /// Each folder, what `inspect` calls its type, and the format on the GPU that most of its bytes have.
-const FOLDERS: [(&str, &str, &str); 20] = [
+const FOLDERS: [(&str, &str, &str); 24] = [
     ("awq", "AWQ", "int4_64"),
     ("awq_experts", "AWQ", "int4_32"),
     ("fp4", "FP4", "fp4_64"),
@@ -34,7 +34,11 @@ const FOLDERS: [(&str, &str, &str); 20] = [
     ("int8", "INT8", "int8_64"),
     ("int8_zeros", "INT8", "uint8_64"),
     ("llm_int8", "LLM.int8", "int8_64"),
+    ("mlx2", "MLX 2-bit", "affine4_f16_32"),
+    ("mlx3", "MLX 3-bit", "affine4_bf16_64"),
     ("mlx4", "MLX 4-bit", "affine4_f16_64"),
+    ("mlx5", "MLX 5-bit", "affine8_f16_64"),
+    ("mlx6", "MLX 6-bit", "affine8_bf16_64"),
     ("mlx8", "MLX 8-bit", "affine8_bf16_32"),
     ("nf4", "NF4", "nf4_64"),
 ];

@@ -213,8 +213,19 @@ fn configurations_that_are_not_read_exactly_are_refused_by_name() {
     };
     let activations = json!({"num_bits": 8, "type": "int", "dynamic": true, "strategy": "token"});
     group("int8", "input_activations", "", activations, &["compressed-tensors", "input_activations", "8 bits (int)"]);
-    let activations = json!({"num_bits": 8, "type": "float", "dynamic": true, "strategy": "token"});
-    group("fp8_channels", "input_activations", "", activations, &["input_activations", "8 bits (float)"]);
+    // FP8-dynamic: the weights are the same, and activations stay as they are.
+    let dynamic = json!({"num_bits": 8, "type": "float", "dynamic": true, "strategy": "token"});
+    let edited = Edited::new("fp8_channels").group_says("input_activations", "", dynamic.clone());
+    edited.equals(&context, "fp8_channels");
+    group("fp8_channels", "output_activations", "", dynamic.clone(), &["output_activations", "8 bits (float)"]);
+    for (key, value) in
+        [("dynamic", json!(false)), ("dynamic", json!("local")), ("num_bits", json!(4)), ("type", json!("int"))]
+    {
+        let mut other = dynamic.clone();
+        other[key] = value;
+        group("fp8_channels", "input_activations", "", other, &["input_activations"]);
+    }
+    group("int8", "input_activations", "", dynamic, &["input_activations", "8 bits (float)"]);
     group("int4", "weights", "num_bits", json!(3), &["compressed-tensors", "3 bits"]);
     group("int4", "weights", "type", json!("float"), &["float", "4 bits"]);
     group("fp8_channels", "weights", "block_structure", json!([128]), &["block_structure", "[128]"]);
@@ -227,11 +238,10 @@ fn configurations_that_are_not_read_exactly_are_refused_by_name() {
     refused("fp8_blocks", "weight_block_size", json!([64]), &["[64]"]);
     refused("fp8_blocks", "weight_block_size", json!([0, 128]), &["[0,128]"]);
     for (key, value, words) in [
-        ("bits", json!(2), ["2", "4 and 8 bits"]),
-        ("bits", json!(3), ["3", "4 and 8 bits"]),
-        ("bits", json!(6), ["6", "4 and 8 bits"]),
+        ("bits", json!(1), ["1", "2 to 6 and 8 bits"]),
+        ("bits", json!(7), ["7", "2 to 6 and 8 bits"]),
         ("mode", json!("mxfp4"), ["mxfp4", "affine"]),
-        ("model.layers.0.mlp.up_proj", json!({"bits": 6, "group_size": 64}), ["6", "4 and 8 bits"]),
+        ("model.layers.0.mlp.up_proj", json!({"bits": 7, "group_size": 64}), ["7", "2 to 6 and 8 bits"]),
     ] {
         let mut edited = Edited::new("mlx4");
         edited.config["quantization_config"] = Value::Null;

@@ -1,6 +1,6 @@
 //! compressed-tensors: integers of four or eight bits, packed into words (`pack-quantized`) or as bytes (`int-quantized`), and FP8
 //! (`float-quantized`, `naive-quantized`). A weight is `(quant − zero) · scale`. Weights alone: where activations are quantised as well, the
-//! model is refused.
+//! model is refused, unless they are FP8 with scales that are found while it runs (`FP8-dynamic`). Those stay floats, which is more exact.
 
 use serde_json::Value as Json;
 
@@ -42,10 +42,15 @@ impl Options {
             if let Some(form) = group.get("format").and_then(Json::as_str).filter(|form| is_other(form)) {
                 return Err(said.unsupported(&format!(" of the format {form:?}")));
             }
+            let is_float_weight = weights.get("type").and_then(Json::as_str) == Some("float");
             for key in ["input_activations", "output_activations"] {
                 if let Some(how) = group.get(key).filter(|how| !how.is_null()) {
                     let bits = how.get("num_bits").and_then(Json::as_u64).unwrap_or(8);
                     let kind = how.get("type").and_then(Json::as_str).unwrap_or("int");
+                    let is_dynamic = how.get("dynamic") == Some(&Json::Bool(true));
+                    if is_float_weight && is_dynamic && (bits, kind, key) == (8, "float", "input_activations") {
+                        continue;
+                    }
                     return Err(said.unsupported(&format!(" with {key} of {bits} bits ({kind})")));
                 }
             }

@@ -1,4 +1,5 @@
-//! MLX: groups of four or eight bits, where a weight is `scale · quant + bias`; embeddings are quantised too.
+//! MLX: groups of two to eight bits, where a weight is `scale · quant + bias`; embeddings are quantised too. Quants of two and three bits are four
+//! on the GPU, and those of five and six eight.
 
 use std::collections::BTreeMap;
 
@@ -29,9 +30,9 @@ impl Options {
             let number = |key: &str| how.get(key).and_then(Json::as_u64);
             let mode = how.get("mode").and_then(Json::as_str).unwrap_or("affine");
             match (number("bits"), number("group_size"), mode) {
-                (Some(bits @ (4 | 8)), Some(group @ 1..), "affine") => Ok(Form { bits, group }),
+                (Some(bits @ (2..=6 | 8)), Some(group @ 1..), "affine") => Ok(Form { bits, group }),
                 (bits, group, mode) => Err(said.unsupported(&format!(
-                    " (bits {bits:?}, groups of {group:?}, mode {mode:?}; supported are 4 and 8 bits, affine)"
+                    " (bits {bits:?}, groups of {group:?}, mode {mode:?}; supported are 2 to 6 and 8 bits, affine)"
                 ))),
             }
         };
@@ -52,7 +53,7 @@ fn source(entries: &mut Entries<'_>, stem: &str, Form { bits, group }: Form) -> 
     let quants = entries.wanted(&format!("{stem}.weight"))?;
     of_type(quants.1, &[Dtype::U32])?;
     let [rows, words] = matrix(quants.1)?;
-    let columns = words.saturating_mul(32 / bits);
+    let columns = words.saturating_mul(32) / bits;
     let scales = entries.wanted(&format!("{stem}.scales"))?.1;
     let summands = entries.wanted(&format!("{stem}.biases"))?.1;
     let wanted = [rows, columns / group];
@@ -70,11 +71,19 @@ fn source(entries: &mut Entries<'_>, stem: &str, Form { bits, group }: Form) -> 
         entries.side(Side::Scales, &format!("{stem}.scales"), types)?,
         entries.side(Side::Summands, &format!("{stem}.biases"), &[dtype])?,
     ];
-    let (kind, packing) = match (bits, dtype) {
-        (4, Dtype::F16) => (Kind::Affine4F16, Packing::Nibbles),
-        (4, _) => (Kind::Affine4Bf16, Packing::Nibbles),
-        (_, Dtype::F16) => (Kind::Affine8F16, Packing::UnsignedBytes),
-        _ => (Kind::Affine8Bf16, Packing::UnsignedBytes),
+    let (packing, method) = match bits {
+        2 => (Packing::Stream2, "MLX 2-bit"),
+        3 => (Packing::Stream3, "MLX 3-bit"),
+        4 => (Packing::Nibbles, "MLX 4-bit"),
+        5 => (Packing::Stream5, "MLX 5-bit"),
+        6 => (Packing::Stream6, "MLX 6-bit"),
+        _ => (Packing::UnsignedBytes, "MLX 8-bit"),
+    };
+    let kind = match (packing.stored_bits(), dtype) {
+        (4, Dtype::F16) => Kind::Affine4F16,
+        (4, _) => Kind::Affine4Bf16,
+        (_, Dtype::F16) => Kind::Affine8F16,
+        _ => Kind::Affine8Bf16,
     };
     let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let scales = Places::Table { shared: [1, size(group)], strides: [size(columns / group), 1] };
@@ -82,7 +91,7 @@ fn source(entries: &mut Entries<'_>, stem: &str, Form { bits, group }: Form) -> 
         name: format!("{stem}.weight"),
         rows,
         columns: Some(columns),
-        method: if bits == 4 { "MLX 4-bit" } else { "MLX 8-bit" },
+        method,
         kind,
         packing,
         group,

@@ -38,10 +38,28 @@ fn word_of(row: u32, block: u32, word: u32) -> u32 {
     }
     return quants;
 #else
+#ifdef STREAM
+    // A word has 32 / WORDS quants, and a block's quants begin with a word of the file.
+    const OF_WORD = 32u / WORDS;
+    let first = (row * params.blocks + block) * STREAM;
+    var quants = 0u;
+    for (var i = 0u; i < OF_WORD; i++) {
+        let bit = (word * OF_WORD + i) * STREAM;
+        let at = first + bit / 32u;
+        let shift = bit % 32u;
+        var quant = file[at] >> shift;
+        if shift + STREAM > 32u {
+            quant |= file[at + 1u] << (32u - shift);
+        }
+        quants |= (quant & ((1u << STREAM) - 1u)) << (i * WORDS);
+    }
+    return quants;
+#else
 #ifdef COLUMNS
     return file[(block * WORDS + word) * params.all_rows + params.skipped + row];
 #else
     return file[(row * params.blocks + block) * WORDS + word];
+#endif
 #endif
 #endif
 }
