@@ -24,6 +24,7 @@ use super::slot::{ContextShifts, PrefillResult};
 use super::slots::{SlotLease, Slots};
 use crate::error::{Code, Result};
 use crate::model::source::ByteSource;
+use crate::model::state::RecurrentStates;
 use crate::model::{LayerStates, Transformer};
 use crate::tensor::{Context, Tensor};
 
@@ -35,6 +36,7 @@ pub struct Decoder {
     pub transformer: Rc<Transformer>,
     pub(super) slots: Rc<Slots>,
     pub prompt_cache: RefCell<PromptCache>,
+    recurrent: RecurrentStates,
     pub(super) scheduler: RefCell<Scheduler>,
     pub(super) pace: RefCell<PrefillPace>,
     /// A sequence takes the draft model out while it drafts with it.
@@ -62,6 +64,7 @@ impl Decoder {
         let pace = if is_slow { PrefillPace::slow() } else { PrefillPace::default() };
         let transformer = Rc::new(transformer);
         let slots = Slots::new(transformer.clone(), &states, capacity, max_sequences).await?;
+        let recurrent = states.recurrent().clone();
         let batch = if max_sequences > 1 && transformer.is_fused() {
             Some(Batch::new(context, transformer.clone(), states, max_sequences)?)
         } else {
@@ -72,6 +75,7 @@ impl Decoder {
             transformer,
             slots: Rc::new(slots),
             prompt_cache: RefCell::new(PromptCache::new(prompt_cache_bytes)),
+            recurrent,
             scheduler: RefCell::new(Scheduler::new(batch)),
             pace: RefCell::new(pace),
             draft_model: Rc::default(),
@@ -91,6 +95,11 @@ impl Decoder {
             // A pass that long may be beyond this adapter for other reasons, which those hear who ask for one.
             _ => Ok(()),
         }
+    }
+
+    /// Bytes of the checkpoints of recurrent states.
+    pub fn recurrent_checkpoint_bytes(&self) -> u64 {
+        self.recurrent.checkpoint_bytes()
     }
 
     /// Whether another sequence can begin now.

@@ -299,6 +299,10 @@ impl Inner {
             weights: info.weight_bytes + draft_weights,
             kv_cache: info.kv_cache_bytes - self.recurrent_state_bytes + draft_cache,
             recurrent_state: self.recurrent_state_bytes,
+            recurrent_checkpoints: match &self.model {
+                Model::Decoder(decoder) => decoder.recurrent_checkpoint_bytes(),
+                Model::Encoder(_) => 0,
+            },
         };
         MemoryUse::of(self.context.device(), lasting, self.prompt_cache().bytes)
     }

@@ -15,15 +15,17 @@ pub struct MemoryUse {
     pub weights: u64,
     /// Keys and values of all sequences.
     pub kv_cache: u64,
-    /// States of recurrent layers, without checkpoints.
+    /// States of recurrent layers.
     pub recurrent_state: u64,
+    /// Copies of them, from which earlier beginnings of a text go on.
+    pub recurrent_checkpoints: u64,
     /// Texts that no request runs on any more.
     pub prompt_cache: u64,
     /// Tensors of recorded steps.
     pub arenas: u64,
     /// What waits for reuse.
     pub pools: u64,
-    /// All else in use: what a prompt's pass needs, samplers, checkpoints, uniforms.
+    /// All else in use: what a prompt's pass needs, samplers, uniforms.
     pub other: u64,
     /// All of them.
     pub total: u64,
@@ -41,6 +43,7 @@ pub(super) struct Lasting {
     pub weights: u64,
     pub kv_cache: u64,
     pub recurrent_state: u64,
+    pub recurrent_checkpoints: u64,
 }
 
 impl MemoryUse {
@@ -53,13 +56,14 @@ impl MemoryUse {
             unfinished_write_bytes: unfinished_writes,
             peak_unfinished_write_bytes: peak_unfinished_writes,
         } = device.holdings();
-        let Lasting { weights, kv_cache, recurrent_state } = lasting;
-        let known = weights + kv_cache + recurrent_state + prompt_cache + arenas + pools;
+        let Lasting { weights, kv_cache, recurrent_state, recurrent_checkpoints } = lasting;
+        let known = weights + kv_cache + recurrent_state + recurrent_checkpoints + prompt_cache + arenas + pools;
         let other = total.saturating_sub(known);
         Self {
             weights,
             kv_cache,
             recurrent_state,
+            recurrent_checkpoints,
             prompt_cache,
             arenas,
             pools,
@@ -90,6 +94,7 @@ impl fmt::Display for MemoryUse {
             ("weights", self.weights),
             ("KV cache", self.kv_cache),
             ("recurrent states", self.recurrent_state),
+            ("checkpoints of them", self.recurrent_checkpoints),
             ("prompt cache", self.prompt_cache),
             ("arenas", self.arenas),
             ("pools", self.pools),

@@ -9,7 +9,7 @@ use crate::support::files::golden;
 use rillm::engine::request::CompletionRequest;
 use rillm::engine::source::FileSource;
 use rillm::engine::{
-    Autotune, DeviceOptions, Engine, LoadOptions, MemoryPressure, MemoryUse, PressureAction, PressureListener,
+    Autotune, DeviceOptions, Engine, LoadOptions, MemoryPressure, MemoryUse, PressureAction, PressureListener, inspect,
 };
 use rillm::error::Code;
 use rillm::model::checkpoint::Checkpoint;
@@ -37,10 +37,12 @@ fn prompt(seed: u32, length: u32) -> Vec<u32> {
 fn adds_up(engine: &Engine) -> MemoryUse {
     let stats = engine.stats();
     let memory = stats.memory;
-    let MemoryUse { weights, kv_cache, recurrent_state, prompt_cache, arenas, pools, other, total, .. } = memory;
-    assert_eq!(weights + kv_cache + recurrent_state + prompt_cache + arenas + pools + other, total, "{memory:?}");
-    assert_eq!((total, memory.peak), (stats.live_bytes, stats.peak_bytes));
-    assert_eq!((weights, kv_cache), (engine.info().weight_bytes, engine.info().kv_cache_bytes));
+    let MemoryUse { weights, kv_cache, recurrent_state, recurrent_checkpoints, prompt_cache, arenas, .. } = memory;
+    let lasting = weights + kv_cache + recurrent_state + recurrent_checkpoints + prompt_cache;
+    assert_eq!(lasting + arenas + memory.pools + memory.other, memory.total, "{memory:?}");
+    assert_eq!((memory.total, memory.peak), (stats.live_bytes, stats.peak_bytes));
+    let info = engine.info();
+    assert_eq!((weights, kv_cache + recurrent_state), (info.weight_bytes, info.kv_cache_bytes));
     memory
 }
 
@@ -61,6 +63,29 @@ fn the_bytes_of_all_owners_add_up() {
     adds_up(&engine);
 }
 
+/// Copies of recurrent states are counted, and an inspection has told how many bytes they take at most.
+#[test]
+fn checkpoints_of_recurrent_states_are_counted() {
+    let options = LoadOptions { max_sequences: Some(2), ..Default::default() };
+    let said = |model: &str| {
+        let source = FileSource::open(golden(format!("architectures/{model}/model.gguf"))).unwrap();
+        pollster::block_on(inspect(&OneFile(&source), None, &options)).unwrap().recurrent_checkpoint_bytes.unwrap()
+    };
+    let engine = try_load("architectures/granite4/model.gguf", &options).unwrap();
+    assert_eq!(adds_up(&engine).recurrent_checkpoints, 0);
+    for seed in [3, 5, 8] {
+        for tokens in [3, 9] {
+            answer(&engine, prompt(seed, 70), tokens).unwrap();
+        }
+        let memory = adds_up(&engine);
+        let most = said("granite4");
+        assert!((1..=most).contains(&memory.recurrent_checkpoints), "{memory:?}, at most {most}");
+        // Eight of each of two sequences.
+        assert_eq!(most, 8 * memory.recurrent_state);
+    }
+    assert_eq!(said("mistral"), 0);
+}
+
 /// A token reads a row of a table of embeddings for each layer, and the matrices of the experts that it uses.
 #[test]
 fn what_a_token_does_not_read_is_left_out_of_its_bytes() {
@@ -75,6 +100,17 @@ fn what_a_token_does_not_read_is_left_out_of_its_bytes() {
         assert!(bytes > 0 && info.weight_bytes - info.weight_bytes_per_token == bytes, "{model}: {bytes}, {info:?}");
     };
     unread("gemma4_e", |name| name == "per_layer_token_embd.weight", (1, 1));
+    // What is quantised while loading takes its bytes on the GPU, and no more.
+    let options = LoadOptions { quantize: Some("q8_0".to_owned()), ..Default::default() };
+    let quantized = try_load("architectures/mistral/model.gguf", &options).unwrap();
+    let plain = try_load("architectures/mistral/model.gguf", &LoadOptions::default()).unwrap();
+    let table = |engine: &Engine| engine.info().weight_bytes - engine.info().weight_bytes_per_token;
+    assert!(
+        table(&plain) > 3 * table(&quantized) && table(&quantized) > 0,
+        "{} and {}",
+        table(&plain),
+        table(&quantized)
+    );
     // Two of four experts, and an output that is not the embedding.
     unread("lfm2_moe", |name| name.contains("_exps."), (2, 4));
 }

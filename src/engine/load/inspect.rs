@@ -63,6 +63,10 @@ pub struct Inspection {
     /// Bytes of it that a token takes, in all layers; 0 for an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_cache_bytes_per_token: Option<u64>,
+    /// The most bytes that copies of recurrent states take besides, once answers run (`stats().memory.recurrent_checkpoints`): up to eight for each of
+    /// `maxSequences` requests, fewer where they are large; 0 for models without such layers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recurrent_checkpoint_bytes: Option<u64>,
     /// The adapter that a load would use, and its limits. Missing without WebGPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter: Option<AdapterLimits>,
@@ -134,6 +138,7 @@ pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOpti
         weight_bytes: None,
         kv_cache_bytes: None,
         kv_cache_bytes_per_token: None,
+        recurrent_checkpoint_bytes: None,
         adapter: None,
         problem: None,
         warnings: Vec::new(),
@@ -175,5 +180,6 @@ impl Inspection {
         self.weight_bytes = known.weight_bytes;
         self.kv_cache_bytes = known.kv_cache_bytes;
         self.kv_cache_bytes_per_token = known.kv_cache_bytes_per_token;
+        self.recurrent_checkpoint_bytes = known.recurrent_checkpoint_bytes;
     }
 }

@@ -208,7 +208,7 @@ impl Engine {
             None => weights.await?,
         };
         drop(preview);
-        let unread = unread_bytes(&checkpoint, &config);
+        let unread = unread_bytes(&checkpoint, &config, &layout.of(&config))?;
         let mut decoding = Decoding { capacity, max_sequences, precision, kv_format, warnings: plan.warnings };
         let model_config = config.clone();
         let ready = if is_encoder {

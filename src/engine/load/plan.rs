@@ -13,6 +13,7 @@ use crate::engine::scoring::Scoring;
 use crate::error::Result;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::config::Config;
+use crate::model::state::RecurrentStates;
 use crate::model::{Embeds, KvFormat, LayerStates, Layout, Precision};
 use crate::tensor::Capabilities;
 use crate::text::tokenizer::Tokenizer;
@@ -52,6 +53,8 @@ pub(super) struct Known {
     pub kv_cache_bytes: Option<u64>,
     /// What a token more takes of it.
     pub kv_cache_bytes_per_token: Option<u64>,
+    /// The most bytes of checkpoints of recurrent states.
+    pub recurrent_checkpoint_bytes: Option<u64>,
 }
 
 impl Plan {
@@ -88,6 +91,7 @@ impl Plan {
         const TOKENS: usize = 128;
         known.kv_cache_bytes_per_token = Some((needs(2 * TOKENS, 1).0 - needs(TOKENS, 1).0) / TOKENS as u64);
         known.kv_cache_bytes = Some(kv_bytes);
+        known.recurrent_checkpoint_bytes = Some(RecurrentStates::checkpoint_needs(&config, max_sequences));
         config.check_ropes(checkpoint, config.rope_context.unwrap_or(capacity))?;
 
         let ModelText { tokenizer, chat_templates } = ModelText::of(checkpoint)?;

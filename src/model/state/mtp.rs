@@ -35,6 +35,8 @@ impl MtpStates {
     ) -> Result<Self> {
         let kv = KvCache::new(context, config, capacity, sequences, format)?;
         let hidden = context.lasting(Desc::f32(&[sequences, KEPT * config.n_embd]), "hidden_states")?;
+        // A restored text comes without them, and what is read then must be numbers.
+        context.write(&hidden, 0, &vec![0; hidden.bytes() as usize])?;
         Ok(Self { kv, hidden, of_all: None })
     }
 

@@ -10,11 +10,17 @@ use crate::error::Result;
 use crate::model::config::Config;
 use crate::tensor::{Context, Desc, Shape, Tensor};
 
-/// The most checkpoints of a sequence.
+/// The most checkpoints of a sequence, and the most bytes of them if there are more than are needed.
 pub const MOST_CHECKPOINTS: usize = 8;
+const MOST_BYTES: u64 = 256 << 20;
 
 /// The newest checkpoints always stay, since steps that ran ahead are rolled back to them.
 const NEWEST: usize = 3;
+
+/// The most checkpoints of a sequence whose states have this many bytes.
+fn most_checkpoints(bytes: u64) -> usize {
+    (MOST_BYTES / bytes.max(1)).clamp(NEWEST as u64 + 1, MOST_CHECKPOINTS as u64) as usize
+}
 
 /// A layer that keeps a state of fixed size.
 pub trait RecurrentLayer {
@@ -72,6 +78,12 @@ impl RecurrentStates {
         of_one.saturating_mul(sequences as u64)
     }
 
+    /// The most bytes that the checkpoints of a model take.
+    pub fn checkpoint_needs(config: &Config, sequences: usize) -> u64 {
+        let of_one = Self::needs(config, 1);
+        of_one.saturating_mul(most_checkpoints(of_one) as u64).saturating_mul(sequences as u64)
+    }
+
     /// The part of one sequence, in the same memory.
     pub fn sequence(&self, index: usize) -> Result<Self> {
         let of_sequence = |state: &Tensor| {
@@ -90,6 +102,13 @@ impl RecurrentStates {
     /// Bytes on the GPU, without checkpoints.
     pub fn bytes(&self) -> u64 {
         self.layers.iter().map(Tensor::bytes).sum()
+    }
+
+    /// Bytes of the checkpoints of all sequences on the GPU.
+    pub fn checkpoint_bytes(&self) -> u64 {
+        let all = self.checkpoints.borrow();
+        let layers = all.iter().flat_map(|of| of.kept.iter().map(|kept| &kept.layers).chain(&of.free));
+        layers.flatten().map(Tensor::bytes).sum()
     }
 
     fn copy_all(context: &Context, from: &[Tensor], to: &[Tensor]) -> Result<()> {
@@ -139,9 +158,9 @@ impl Checkpoints {
         self.free.extend((gone as Vec<Checkpoint>).into_iter().map(|checkpoint| checkpoint.layers));
     }
 
-    /// Makes room for one more: forgets the older checkpoint whose neighbours are nearest to each other.
-    fn make_room(&mut self) {
-        if self.kept.len() < MOST_CHECKPOINTS {
+    /// Makes room for one more of at most this number: forgets the older checkpoint whose neighbours are nearest to each other.
+    fn make_room(&mut self, most: usize) {
+        if self.kept.len() < most {
             return;
         }
         let gap = |index: &usize| {
@@ -171,12 +190,13 @@ impl SequenceState for RecurrentStates {
         if length == 0 || self.layers.is_empty() {
             return Ok(());
         }
+        let most = most_checkpoints(self.layers.iter().map(Tensor::bytes).sum());
         let (is_there, free) = self.with_own(|own| {
             own.truncate(length);
             if own.kept.last().is_some_and(|last| last.length == length) {
                 return (true, None);
             }
-            own.make_room();
+            own.make_room(most);
             (false, own.free.pop())
         })?;
         if is_there {
@@ -256,7 +276,7 @@ mod tests {
         let mut checkpoints = Checkpoints::default();
         for length in lengths {
             checkpoints.truncate(*length);
-            checkpoints.make_room();
+            checkpoints.make_room(MOST_CHECKPOINTS);
             checkpoints.kept.push(Checkpoint { length: *length, layers: vec![] });
         }
         checkpoints
@@ -277,6 +297,12 @@ mod tests {
             let before = kept.iter().filter(|at| **at <= middle).max().copied().unwrap_or(0);
             prop_assert!(middle - before <= lengths[lengths.len() - 1] / 2 + 50);
         }
+    }
+
+    #[test]
+    fn large_states_have_fewer_checkpoints() {
+        assert_eq!([0, 1 << 20, 32 << 20].map(most_checkpoints), [MOST_CHECKPOINTS; 3]);
+        assert_eq!((most_checkpoints(50 << 20), most_checkpoints(77 << 20), most_checkpoints(1 << 40)), (5, 4, 4));
     }
 
     #[test]
