@@ -25,6 +25,12 @@ export interface LoadOptions {
    */
   ropeContextLength?: number | undefined;
   /**
+   * Load the head that predicts the token after the next one (multi-token prediction of Qwen3.5 and Qwen3-Next), so that requests with
+   * `speculation: {type: 'mtp'}` draft with it. Every token then writes its keys and values besides, a few dispatches more. `inspect` tells
+   * whether files have such a head; without one the load rejects with `invalid_request`. Default: false.
+   */
+  multiTokenPrediction?: boolean | undefined;
+  /**
    * How many requests run at the same time, 1 to 8; more wait for their turn. They decode together, so one read of the weights serves
    * all. Each has a KV cache of its own (`info.kv_cache_bytes` is the sum). Default: 1.
    */
@@ -92,6 +98,7 @@ export const LOAD_OPTIONS = [
   'quantize',
   'contextLength',
   'ropeContextLength',
+  'multiTokenPrediction',
   'maxSequences',
   'chatTemplate',
   'classifierFromToken',
@@ -155,10 +162,15 @@ export interface ModelInfo {
   kv_cache: KvFormat;
   /** Bytes on the GPU. */
   weight_bytes: number;
-  /** Bytes of the weights that each decoded token reads: all, except tables of which it reads a row, an encoder, and the experts that it does not use. */
+  /**
+   * Bytes of the weights that each decoded token reads: all, except tables of which it reads a row, an encoder, the experts that it does not use, and a
+   * head that drafts.
+   */
   weight_bytes_per_token: number;
   /** Bytes on the GPU, of all sequences together. */
   kv_cache_bytes: number;
+  /** The head for multi-token prediction is loaded: `speculation: {type: 'mtp'}` works. */
+  multi_token_prediction: boolean;
   /** The draft model, if one was loaded. */
   draft?: DraftInfo;
   /** Where the model runs. */
@@ -295,6 +307,8 @@ export interface Inspection {
   vocab_size?: number;
   /** Length of the embeddings. But for models with layers after their pooling it is that of a token's vector between layers. */
   embedding_length?: number;
+  /** The files have a head for multi-token prediction, which the option `multiTokenPrediction` loads. */
+  multi_token_prediction?: boolean;
   /** Tokens that the model was trained for. */
   trained_context_length?: number;
   /** Tokens of the context that `load` would use, by the option or its default. `kv_cache_bytes` is for these. */
@@ -305,6 +319,11 @@ export interface Inspection {
   kv_cache_bytes?: number;
   /** Bytes of it that a token takes, in all layers; 0 for an encoder. */
   kv_cache_bytes_per_token?: number;
+  /**
+   * The most bytes that copies of recurrent states take besides, once answers run (`stats().memory.recurrent_checkpoints`): up to eight for each of
+   * `maxSequences` requests, fewer where they are large; 0 for models without such layers.
+   */
+  recurrent_checkpoint_bytes?: number;
   /** The adapter that a load would use, and its limits. Missing without WebGPU. */
   adapter?: AdapterLimits;
   /**

@@ -195,14 +195,15 @@ export interface SpeculationFields {
   /**
    * Draft tokens and verify several in one pass. Only with `temperature: 0`, whose answer stays the same. `prompt_lookup` is faster
    * if answers repeat their prompt or themselves, `draft_model` if a much smaller model often says the same; otherwise both are
-   * slower. Default: off. An extension.
+   * slower. `mtp` drafts with the model's own head for multi-token prediction, and stops where that does not pay. Default: off. An
+   * extension.
    */
   speculation?: SpeculationRequest | null | undefined;
 }
 
 /**
  * `prompt_lookup` finds the last tokens earlier in the prompt or the answer, and drafts what followed them there. `draft_model` drafts
- * with the engine's draft model (`draft` of the load).
+ * with the engine's draft model (`draft` of the load). `mtp` drafts with the model's own head (`multiTokenPrediction` of the load).
  */
 export type SpeculationRequest =
   | {
@@ -215,6 +216,11 @@ export type SpeculationRequest =
   | {
       type: 'draft_model';
       /** The most tokens of a draft, 1 to 7. Default: 5. */
+      max_tokens?: number | null | undefined;
+    }
+  | {
+      type: 'mtp';
+      /** The most tokens of a draft, 1 to 7. Default: 2. */
       max_tokens?: number | null | undefined;
     };
 

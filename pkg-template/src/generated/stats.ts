@@ -132,15 +132,17 @@ export interface MemoryUse {
   weights: number;
   /** Keys and values of all sequences. */
   kv_cache: number;
-  /** States of recurrent layers, without checkpoints. */
+  /** States of recurrent layers. */
   recurrent_state: number;
+  /** Copies of them, from which earlier beginnings of a text go on. */
+  recurrent_checkpoints: number;
   /** Texts that no request runs on any more. */
   prompt_cache: number;
   /** Tensors of recorded steps. */
   arenas: number;
   /** What waits for reuse. */
   pools: number;
-  /** All else in use: what a prompt's pass needs, samplers, checkpoints, uniforms. */
+  /** All else in use: what a prompt's pass needs, samplers, uniforms. */
   other: number;
   /** All of them. */
   total: number;

@@ -65,6 +65,10 @@ pub struct MtpProposer {
     max_tokens: usize,
     times: Pay,
     span: Option<Running>,
+    /// A draft is under way. Nothing runs ahead of it.
+    is_drafting: bool,
+    /// The time since the present span began does not count.
+    is_spoilt: bool,
 }
 
 struct Running {
@@ -76,7 +80,7 @@ struct Running {
 
 impl MtpProposer {
     pub fn new(max_tokens: usize, times: Pay) -> Self {
-        Self { max_tokens, times, span: None }
+        Self { max_tokens, times, span: None, is_drafting: false, is_spoilt: false }
     }
 
     /// The tokens of the present span that are not submitted yet; a new span begins when all of an old one are here.
@@ -84,6 +88,9 @@ impl MtpProposer {
         let now = Instant::now();
         let begin = |times: &Pay| Running { span: times.borrow_mut().next(), first: sequence.steps, begun: now };
         let mut running = self.span.take().unwrap_or_else(|| begin(&self.times));
+        if std::mem::take(&mut self.is_spoilt) {
+            (running.first, running.begun) = (sequence.steps, now);
+        }
         if sequence.steps >= running.first + running.span.tokens && sequence.in_flight == 0 {
             let (drafts, tokens) = (running.span.drafts, sequence.steps - running.first);
             self.times.borrow_mut().took(drafts, tokens, now.duration_since(running.begun));
@@ -108,6 +115,10 @@ impl Proposer for MtpProposer {
         if has_logits {
             return if sequence.in_flight > 0 { Ok(Proposal::Wait) } else { plain(1) };
         }
+        if sequence.in_flight > 0 && self.is_drafting {
+            return Ok(Proposal::Wait);
+        }
+        self.is_drafting = false;
         let (drafts, left) = self.left(sequence);
         let count = self.max_tokens.min(draft_room(sequence));
         if !drafts || count == 0 {
@@ -119,8 +130,9 @@ impl Proposer for MtpProposer {
         let draft = Draft::Predicted(count);
         if !sequence.slot.can_verify(&draft) {
             // Kernels are compiled first, which is no part of what a token takes.
-            self.span = None;
+            self.is_spoilt = true;
         }
+        self.is_drafting = true;
         Ok(Proposal::Draft(draft))
     }
 }

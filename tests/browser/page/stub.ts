@@ -86,6 +86,7 @@ function infoOf(name: string): ModelInfo {
     generates: true,
     is_encoder_decoder: false,
     embeds: false,
+    multi_token_prediction: false,
     reranks: false,
     parameters: 14e6,
     layers: 2,

@@ -35,9 +35,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         return;
     }
 #ifdef SOA
-    let from = soa_index(column, params.columns / 32u);
+    let source = soa_index(column, params.columns / 32u);
 #else
-    let from = column;
+    let source = column;
 #endif
-    rings[ring + at % params.rows * params.columns + column] = x[token * params.columns + from];
+    rings[ring + at % params.rows * params.columns + column] = x[token * params.columns + source];
 }
