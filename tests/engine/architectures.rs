@@ -359,7 +359,7 @@ fn a_step_is_few_dispatches() {
         // Of a layer with a gated delta net six, with gated attention nine.
         ("qwen3_5", 6 + 9 + 2),
         // Nine of a layer, with the scale at its end; where values are keys two more: their copy, and the cache.
-        ("gemma4", 9 + 9 + 6),
+        ("gemma4", 4 * 9 + 2 * 2 + 4),
         ("granite4", 7 + 5 + 7 + 4),
         ("falcon_h1", 2 * (4 + 3 + 2) + 2),
         ("nemotron_h", 5 + 2 + 3 + 5 + 2 + 2),

@@ -271,7 +271,8 @@ pub fn cases() -> Vec<Case> {
         (65, 2, 4, 16, 32, true, true, false, 0, 0),
         (5, 1, 1, 256, 256, false, true, false, 2, 0),
         // What is read alone, around the lengths of chunks, and of many chunks.
-        (1, 1, 2, 64, 36, false, false, true, 4, 0),
+        (1, 1, 2, 64, 48, false, false, true, 4, 0),
+        (1, 1, 2, 64, 36, false, false, false, 4, 0),
         (2, 1, 2, 8, 4, false, false, false, 0, 0),
         (7, 1, 2, 20, 20, false, false, false, 1, 1),
         (8, 1, 2, 16, 16, true, false, false, 0, 0),

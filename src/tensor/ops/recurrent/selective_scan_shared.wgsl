@@ -65,8 +65,8 @@ fn load_chunk(chunk: ptr<function, Chunk>, place: Place, first: u32, local: u32)
         let row = place.row + min(first + at / (2u * WORDS), last);
         let first_column = select(params.b_first, params.c_first, at / WORDS % 2u == 1u);
         // Rows may begin anywhere.
-        let from = row * params.bc_columns + first_column + of_group + 4u * (at % WORDS);
-        (*chunk).words[i] = vec4<f32>(bc[from], bc[from + 1u], bc[from + 2u], bc[from + 3u]);
+        let start = row * params.bc_columns + first_column + of_group + 4u * (at % WORDS);
+        (*chunk).words[i] = vec4<f32>(bc[start], bc[start + 1u], bc[start + 2u], bc[start + 3u]);
     }
     for (var i = 0u; i < INPUT_LOADS; i++) {
         let at = min(local + i * WORKGROUP, INPUTS - 1u);
