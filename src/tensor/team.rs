@@ -113,6 +113,11 @@ impl Team {
         }
     }
 
+    /// Invocations of a team.
+    pub fn size(&self) -> usize {
+        self.size as usize
+    }
+
     /// The number of teams in a workgroup.
     pub fn teams(&self) -> usize {
         (self.workgroup / self.size) as usize

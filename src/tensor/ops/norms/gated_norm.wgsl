@@ -35,25 +35,39 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let of_group = params.length / params.groups;
     let start = item % params.groups * of_group;
     var squares = 0.0;
-    for (var i = lane; i < of_group; i += TEAM) {
-        let number = value(row, start + i);
-        squares += number * number;
+    for (var i = lane; i < of_group; i += TEAM * AT_ONCE) {
+        // Reads that do not wait for each other.
+        var numbers: array<f32, AT_ONCE>;
+        for (var k = 0u; k < AT_ONCE; k++) {
+            numbers[k] = value(row, start + min(i + k * TEAM, of_group - 1u));
+        }
+        for (var k = 0u; k < AT_ONCE; k++) {
+            squares += select(0.0, numbers[k] * numbers[k], i + k * TEAM < of_group);
+        }
     }
     let total = sum_over_team(vec4<f32>(squares, 0.0, 0.0, 0.0), local, 0u).x;
     let scale = inverseSqrt(total / f32(of_group) + params.epsilon);
     if id < params.items {
-        for (var i = lane; i < of_group; i += TEAM) {
-            let column = start + i;
-            var normed = value(row, column) * scale * weight[column % params.weights];
+        for (var i = lane; i < of_group; i += TEAM * AT_ONCE) {
+            var numbers: array<f32, AT_ONCE>;
+            for (var k = 0u; k < AT_ONCE; k++) {
+                let column = start + min(i + k * TEAM, of_group - 1u);
+                numbers[k] = value(row, column) * scale * weight[column % params.weights];
 #ifdef NORM_FIRST
-            normed *= gate_of(row, column);
+                numbers[k] *= gate_of(row, column);
 #endif
+            }
+            for (var k = 0u; k < AT_ONCE; k++) {
+                let column = start + i + k * TEAM;
 #ifdef SOA
-            let at = soa_index(column, params.length / 32u);
+                let at = soa_index(column, params.length / 32u);
 #else
-            let at = column;
+                let at = column;
 #endif
-            out[row * params.length + at] = normed;
+                if i + k * TEAM < of_group {
+                    out[row * params.length + at] = numbers[k];
+                }
+            }
         }
     }
 }

@@ -2,9 +2,16 @@
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
+use crate::tensor::exec::{grid_2d, subgroup_lanes};
 use crate::tensor::op::expect;
+use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+
+/// A row of this length goes to a workgroup of `LONG_WORKGROUP`, on GPUs.
+const LONG: usize = 1024;
+const LONG_WORKGROUP: u32 = 256;
+/// Reads of a lane that do not wait for each other.
+const MOST_AT_ONCE: usize = 8;
 
 /// Inputs: x [rows, columns], weight [columns]. Output: [rows, columns].
 pub struct RmsNorm {
@@ -28,12 +35,21 @@ impl Op for RmsNorm {
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[0].shape.matrix()?;
-        let lanes = subgroup_lanes(capabilities, 32);
-        // A workgroup is one team: its rows are loops of one length, so lanes stay together.
-        let mut defines = lanes_defines(lanes.unwrap_or(64), lanes);
-        if columns.is_multiple_of(4) {
+        // A workgroup is one team: its rows are loops of one length, so lanes stay together. More lanes have fewer reads each.
+        let team = match subgroup_lanes(capabilities, 32) {
+            Some(lanes) if capabilities.software || columns < LONG => lanes,
+            Some(_) => LONG_WORKGROUP,
+            None => 64,
+        };
+        let team = Team::of_workgroup(team, capabilities);
+        let mut defines = team.defines();
+        let width = if columns.is_multiple_of(4) { 4 } else { 1 };
+        if width == 4 {
             defines.push(("FOUR", Define::Flag));
         }
+        let reads = (columns / width).div_ceil(team.size());
+        let at_once = if capabilities.software { 1 } else { reads.clamp(1, MOST_AT_ONCE) };
+        defines.push(("AT_ONCE", Define::U32(at_once as u32)));
         Ok(Kernel {
             template: crate::shader!("rms_norm.wgsl"),
             modules: &[],
@@ -60,7 +76,7 @@ impl Reference for RmsNorm {
 
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(7);
-    [(1, 1), (1, 31), (3, 97), (17, 256), (5, 4099)]
+    [(1, 1), (1, 31), (3, 97), (17, 256), (5, 4099), (1, 2880), (3, 8224)]
         .iter()
         .map(|&(rows, columns)| {
             let inputs = vec![rng.tensor(&[rows, columns]), rng.tensor(&[columns])];

@@ -1,4 +1,4 @@
-// One workgroup, a team of LANES invocations, per row. With FOUR, rows are multiples of four long and read four at once.
+// One workgroup, a team of TEAM invocations, per row. With FOUR, rows are multiples of four long and read four at once.
 struct Params { rows: u32, columns: u32, epsilon: f32 }
 
 #import "numbers"
@@ -17,20 +17,36 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let numbers = params.columns / WIDTH;
     let start = min(row, params.rows - 1u) * numbers;
     var squares = vec4<f32>(0.0);
-    for (var i = local; i < numbers; i += LANES) {
-        let value = x[start + i];
+    for (var i = local; i < numbers; i += TEAM * AT_ONCE) {
+        // Reads that do not wait for each other.
+        var values: array<Number, AT_ONCE>;
+        for (var k = 0u; k < AT_ONCE; k++) {
+            values[k] = x[start + min(i + k * TEAM, numbers - 1u)];
+        }
+        for (var k = 0u; k < AT_ONCE; k++) {
+            let value = select(Number(), values[k], i + k * TEAM < numbers);
 #ifdef FOUR
-        squares += value * value;
+            squares += value * value;
 #else
-        squares.x += value * value;
+            squares.x += value * value;
 #endif
+        }
     }
-    let total = sum_over_lanes(squares, local);
+    let total = sum_over_team(squares, local, 0u);
     let mean = (total.x + total.y + total.z + total.w) / f32(params.columns);
     let scale = inverseSqrt(mean + params.epsilon);
     if row < params.rows {
-        for (var i = local; i < numbers; i += LANES) {
-            out[start + i] = x[start + i] * scale * weight[i];
+        for (var i = local; i < numbers; i += TEAM * AT_ONCE) {
+            var values: array<Number, AT_ONCE>;
+            for (var k = 0u; k < AT_ONCE; k++) {
+                let at = min(i + k * TEAM, numbers - 1u);
+                values[k] = x[start + at] * scale * weight[at];
+            }
+            for (var k = 0u; k < AT_ONCE; k++) {
+                if i + k * TEAM < numbers {
+                    out[start + i + k * TEAM] = values[k];
+                }
+            }
         }
     }
 }
