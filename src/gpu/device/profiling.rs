@@ -8,6 +8,16 @@ use crate::gpu::buffer::BufferSlice;
 use crate::gpu::profile::{KernelTime, KernelUse, Pending, Profiler, Timing, by_kernel};
 use crate::gpu::stats::FlushReason;
 
+/// Longer than any pass takes: a driver ends a program that keeps its GPU busy for seconds.
+const LONGEST_PASS_NS: f64 = 2e9;
+
+/// What lies between two timestamps, by their lower words: on NVIDIA's driver 580 the upper word of one may be that of another moment. On some
+/// drivers the clock jumps back, or one of the two is missing; such a pair counts as zero.
+fn nanoseconds(begin: u64, end: u64, period: f64) -> u64 {
+    let nanoseconds = f64::from(end.wrapping_sub(begin) as u32) * period;
+    if begin == 0 || nanoseconds > LONGEST_PASS_NS { 0 } else { nanoseconds as u64 }
+}
+
 impl Device {
     /// Switches the timing of kernels on or off.
     pub fn set_profiling(&self, on: bool) -> Result<()> {
@@ -73,8 +83,7 @@ impl Device {
         let submits = self.read(&slices)?.bytes().await?;
         let times = |bytes: Vec<u8>| {
             let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&bytes);
-            // On some drivers the clock jumps back; such a pair counts as zero.
-            ticks.chunks_exact(2).map(|pair| (pair[1].saturating_sub(pair[0]) as f64 * period) as u64).collect()
+            ticks.chunks_exact(2).map(|pair| nanoseconds(pair[0], pair[1], period)).collect()
         };
         Ok(submits.into_iter().map(times).collect())
     }
@@ -106,5 +115,20 @@ impl Device {
 
     fn profiler(&self) -> &Profiler {
         &self.parts().recorder.queue.profiler
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nanoseconds;
+
+    #[test]
+    fn broken_pairs_of_timestamps_count_as_zero() {
+        assert_eq!(nanoseconds(1_000, 1_700, 1.0), 700);
+        assert_eq!(nanoseconds(1_000, 1_700, 0.5), 350);
+        assert_eq!([nanoseconds(5, 3, 1.0), nanoseconds(0, 1_795_714_000_000_000_000, 1.0)], [0; 2]);
+        let upper = 1 << 32;
+        assert_eq!([nanoseconds(7, 9 + upper, 1.0), nanoseconds(7 + 3 * upper, 9, 1.0)], [2; 2]);
+        assert_eq!(nanoseconds(upper - 1, upper + 1, 1.0), 2);
     }
 }
