@@ -17,11 +17,11 @@ import { root } from '../../scripts/command.mjs';
 import { expectedFiles, filesIn } from '../../scripts/release/contents.mjs';
 
 /** What a browser may have to download of the engine, compressed: half a percent above what it is. `npm run size` tells where it goes. */
-const WASM_CEILING = 1_356_000;
+const WASM_CEILING = 1_379_000;
 /** The same for the grammar engine, which only those download who ask for structured output. */
 const GRAMMAR_CEILING = 417_000;
 /** The same for what `rillm/gpu` runs on. */
-const TENSOR_CEILING = 384_000;
+const TENSOR_CEILING = 386_700;
 
 let tarball;
 let names;
