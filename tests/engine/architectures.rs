@@ -357,7 +357,7 @@ fn a_step_is_few_dispatches() {
     let wanted_in_all = [
         ("lfm2", 5 + 6 + 5 + 2),
         // Of a layer with a gated delta net six, with gated attention nine.
-        ("qwen3_5", 6 + 9 + 2),
+        ("qwen3_5", 2 * (6 + 9) + 2),
         // Nine of a layer, with the scale at its end; where values are keys two more: their copy, and the cache.
         ("gemma4", 4 * 9 + 2 * 2 + 4),
         ("granite4", 7 + 5 + 7 + 4),
