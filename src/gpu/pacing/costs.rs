@@ -24,7 +24,7 @@ const MOST_UNKNOWN: f64 = 3.0;
 /// loads a model, whose kernels are short.
 const UNKNOWN_TIMES: f64 = 8.0;
 
-/// So many submits tell what kernels take on average.
+/// Submits after which it is known what kernels take on average.
 const TELLING: u32 = 4;
 
 /// The most that one measurement changes.
@@ -76,7 +76,7 @@ pub struct Costs {
     drift: f64,
     /// How much slower kernels are than `WORKGROUP`.
     speed: Option<f64>,
-    /// Nanoseconds of a dispatch, and of how many submits that is the average.
+    /// Nanoseconds of a dispatch, and the number of submits of which that is the average.
     dispatch: (f64, u32),
 }
 
