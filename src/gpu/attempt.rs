@@ -91,12 +91,12 @@ pub(super) async fn allocate<T>(recorder: &Recorder, what: &str, step: impl FnOn
         raw.faults.watch_outcome(outcome, what);
         return result;
     }
-    let undecided = Undecided::new(recorder, made);
+    let mut undecided = Undecided::new(recorder, made);
     if raw.options.simulated_gpu.is_some() {
         answer_late().await;
     }
     let Some(error) = outcome.error(what, needed).await else {
-        undecided.works.set(true);
+        undecided.works = true;
         return result;
     };
     // Its handles go first: what they name is not to be used again.
@@ -118,19 +118,19 @@ struct Undecided<'a> {
     recorder: &'a Recorder,
     made: Made,
     held: HeldBack,
-    works: Cell<bool>,
+    works: bool,
 }
 
 impl<'a> Undecided<'a> {
     fn new(recorder: &'a Recorder, made: Made) -> Self {
-        Self { recorder, held: recorder.hold_since(&made), made, works: Cell::new(false) }
+        Self { recorder, held: recorder.hold_since(&made), made, works: false }
     }
 }
 
 impl Drop for Undecided<'_> {
     fn drop(&mut self) {
         self.recorder.decide(self.held);
-        if !self.works.get() {
+        if !self.works {
             self.recorder.forget_since(&self.made);
         }
     }

@@ -16,6 +16,7 @@ mod device;
 mod faults;
 mod fifo;
 mod free_list;
+mod id_ranges;
 mod options;
 mod pacing;
 mod pipeline;

@@ -12,6 +12,7 @@ use std::rc::Rc;
 
 use super::bind_groups::BindGroups;
 use super::free_list::FreeList;
+use super::id_ranges::{IdRange, IdRanges};
 use super::raw::RawDevice;
 use super::stats::{PoolStats, add};
 use crate::error::{Code, Result};
@@ -38,24 +39,18 @@ struct State {
     last_id: u64,
     /// Freed, with the number of the submission after which nothing names them.
     retired: Vec<(u64, RawBuffer)>,
-    /// Of a step that found no room: those after the first id, up to the second, may not work, so they are not used again.
-    suspects: Vec<(u64, u64)>,
-    /// Of steps of which it is not known yet whether there was room, in the same way: these wait in `free` until it is.
-    undecided: Vec<(u64, u64)>,
+    /// Those of steps that found no room: they may not work, so they are not used again.
+    suspects: IdRanges,
+    /// Those of steps of which it is not known yet whether there was room: they wait in `free` until it is.
+    undecided: IdRanges,
     /// Buffers up to this id are known to work.
     trusted: u64,
     stats: PoolStats,
 }
 
 impl State {
-    fn is_suspect(&self, raw: &RawBuffer) -> bool {
-        self.suspects.iter().any(|(after, last)| (after + 1..=*last).contains(&raw.id))
-    }
-
     fn take(&mut self, class: u64, submission: u64) -> Option<RawBuffer> {
-        let undecided = &self.undecided;
-        let is_known = |raw: &RawBuffer| !undecided.iter().any(|(after, last)| (after + 1..=*last).contains(&raw.id));
-        self.free.take_where(class, submission, is_known)
+        self.free.take_where(class, submission, |raw| !self.undecided.contains(raw.id))
     }
 }
 
@@ -137,7 +132,7 @@ impl BufferPool {
         let mut state = self.state.borrow_mut();
         let submitted = self.raw.timeline.submitted();
         let size = raw.wgpu.size();
-        let excess = if state.is_suspect(&raw) {
+        let excess = if state.suspects.contains(raw.id) {
             state.free.not_taken(size);
             vec![raw]
         } else {
@@ -157,27 +152,24 @@ impl BufferPool {
     }
 
     /// The buffers that were made after this one are not handed out until `decide`. Returns what that takes.
-    pub fn hold_since(&self, id: u64) -> (u64, u64) {
+    pub fn hold_since(&self, id: u64) -> IdRange {
         let mut state = self.state.borrow_mut();
-        let held = (id, state.last_id);
+        let held = IdRange { after: id, last: state.last_id };
         state.undecided.push(held);
         held
     }
 
     /// It is known whether those that `hold_since` held work.
-    pub fn decide(&self, held: (u64, u64)) {
-        let undecided = &mut self.state.borrow_mut().undecided;
-        if let Some(at) = undecided.iter().position(|other| *other == held) {
-            undecided.swap_remove(at);
-        }
+    pub fn decide(&self, held: IdRange) {
+        self.state.borrow_mut().undecided.remove(held);
     }
 
     /// The buffers that were made after this one may not work: those that wait for reuse are destroyed, the others when they come back.
     pub fn forget_since(&self, id: u64) {
         let mut state = self.state.borrow_mut();
-        let last = state.last_id;
-        state.suspects.push((id, last));
-        let gone = state.free.remove_where(|raw| (id + 1..=last).contains(&raw.id));
+        let suspects = IdRange { after: id, last: state.last_id };
+        state.suspects.push(suspects);
+        let gone = state.free.remove_where(|raw| suspects.contains(raw.id));
         drop(state);
         self.retire(gone);
     }

@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use super::fifo::FifoCache;
+use super::id_ranges::{IdRange, IdRanges};
 use super::raw::RawDevice;
 use super::stats::{CacheStats, add};
 
@@ -37,8 +38,8 @@ pub(super) struct Uniforms {
     raw: Rc<RawDevice>,
     entries: RefCell<FifoCache<[u8], Uniform>>,
     last_id: Cell<u64>,
-    /// Those of steps of which it is not known yet whether there was room: after the first id, up to the second.
-    undecided: RefCell<Vec<(u64, u64)>>,
+    /// Those of steps of which it is not known yet whether there was room.
+    undecided: RefCell<IdRanges>,
     /// How often memory had run out when the oldest entry was made.
     shortages: Cell<u64>,
 }
@@ -65,22 +66,19 @@ impl Uniforms {
     }
 
     /// Those that were made after this one are not handed out until `decide`. Returns what that takes.
-    pub fn hold_since(&self, id: u64) -> (u64, u64) {
-        let held = (id, self.last_id.get());
+    pub fn hold_since(&self, id: u64) -> IdRange {
+        let held = IdRange { after: id, last: self.last_id.get() };
         self.undecided.borrow_mut().push(held);
         held
     }
 
     /// It is known whether those that `hold_since` held work.
-    pub fn decide(&self, held: (u64, u64)) {
-        let mut undecided = self.undecided.borrow_mut();
-        if let Some(at) = undecided.iter().position(|other| *other == held) {
-            undecided.swap_remove(at);
-        }
+    pub fn decide(&self, held: IdRange) {
+        self.undecided.borrow_mut().remove(held);
     }
 
     fn is_known(&self, uniform: &Uniform) -> bool {
-        !self.undecided.borrow().iter().any(|(after, last)| (after + 1..=*last).contains(&uniform.id))
+        !self.undecided.borrow().contains(uniform.id)
     }
 
     /// Forgets those that were made after this one.

@@ -59,6 +59,20 @@ impl Team {
         }
     }
 
+    /// For norms of rows this long on a GPU: one token has one row, so more lanes with fewer reads each.
+    pub fn for_long_rows(columns: usize, capabilities: &Capabilities) -> Option<Self> {
+        const LONG: usize = 1024;
+        const WORKGROUP: u32 = 256;
+        (columns >= LONG && !capabilities.software).then(|| Self::of_workgroup(WORKGROUP, capabilities))
+    }
+
+    /// How many of a row's reads a lane begins before it waits for one.
+    pub fn at_once(&self, reads: usize, capabilities: &Capabilities) -> Define {
+        const MOST: usize = 8;
+        let of_lane = reads.div_ceil(self.size as usize).clamp(1, MOST);
+        Define::U32(if capabilities.software { 1 } else { of_lane as u32 })
+    }
+
     /// All of a workgroup.
     pub fn of_workgroup(workgroup: u32, capabilities: &Capabilities) -> Self {
         Self { lanes: subgroup_lanes(capabilities, workgroup.min(32)), size: workgroup, workgroup, staged: None }
@@ -111,11 +125,6 @@ impl Team {
             // All of a workgroup sum together.
             None => Self { staged: None, ..self },
         }
-    }
-
-    /// Invocations of a team.
-    pub fn size(&self) -> usize {
-        self.size as usize
     }
 
     /// The number of teams in a workgroup.

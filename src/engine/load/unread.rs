@@ -8,7 +8,7 @@ use crate::model::config::Config;
 /// Bytes on the GPU: of tables of which a token reads a row, of an encoder, of experts that a token does not use, and of a head that drafts.
 pub(super) fn unread_bytes(checkpoint: &Checkpoint<'_>, config: &Config, layout: &Layout) -> Result<u64> {
     let is_output = config.tie_embeddings && !config.arch.is_encoder;
-    // Of so many parts a token reads none.
+    // A token leaves the first number of parts unread; the second is the number of all parts.
     let unread = |tensor: &TensorInfo| match tensor.name.as_str() {
         "token_embd.weight" if is_output => (0, 1),
         "token_embd.weight" | "per_layer_token_embd.weight" => (1, 1),

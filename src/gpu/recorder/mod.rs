@@ -16,6 +16,7 @@ use super::binder::Binder;
 use super::binding::Binding;
 use super::buffer::{Buffer, BufferSlice};
 use super::command::{Command, Direction, Grid};
+use super::id_ranges::IdRange;
 use super::pacing::{Segment, SubmitQueue};
 use super::pipeline::{Pipeline, Pipelines};
 use super::pool::BufferPool;
@@ -47,11 +48,11 @@ pub(super) struct Made {
     has_ring: bool,
 }
 
-/// What is held back: buffers and uniforms after the first id, up to the second.
+/// What is held back.
 #[derive(Clone, Copy)]
 pub(super) struct HeldBack {
-    buffers: (u64, u64),
-    uniforms: (u64, u64),
+    buffers: IdRange,
+    uniforms: IdRange,
 }
 
 #[derive(Default)]

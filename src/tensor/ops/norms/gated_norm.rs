@@ -9,12 +9,6 @@ use crate::tensor::soa::rows_to_soa;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// A group of this length goes to a workgroup of `LONG_WORKGROUP`, on GPUs.
-const LONG: usize = 1024;
-const LONG_WORKGROUP: u32 = 256;
-/// Reads of a lane that do not wait for each other.
-const MOST_AT_ONCE: usize = 8;
-
 /// Inputs: x [tokens, length], the gate, as many columns of a matrix [tokens, columns], and weights [length], or [length / groups] that all groups
 /// share. Output: [tokens, length]. Each group of columns is normed by itself.
 #[derive(Clone, Copy, Debug)]
@@ -60,15 +54,10 @@ impl Op for GatedNorm {
         let ((rows, length), (_, columns)) = (inputs[0].shape.matrix()?, inputs[1].shape.matrix()?);
         let items = rows * self.groups;
         let of_group = length / self.groups;
-        // One token of a model is often one group: more lanes have fewer reads each.
-        let team = if of_group >= LONG && !capabilities.software {
-            Team::of_workgroup(LONG_WORKGROUP, capabilities)
-        } else {
-            Team::for_columns(of_group, capabilities)
-        };
+        let team = Team::for_long_rows(of_group, capabilities);
+        let team = team.unwrap_or_else(|| Team::for_columns(of_group, capabilities));
         let mut defines = team.defines();
-        let at_once = if capabilities.software { 1 } else { of_group.div_ceil(team.size()).clamp(1, MOST_AT_ONCE) };
-        defines.push(("AT_ONCE", Define::U32(at_once as u32)));
+        defines.push(("AT_ONCE", team.at_once(of_group, capabilities)));
         defines.extend(self.first.then_some(("NORM_FIRST", Define::Flag)));
         defines.extend(self.soa.then_some(("SOA", Define::Flag)));
         let numbers = [items, self.groups, length, columns, self.gate_first, inputs[2].shape.elements()];

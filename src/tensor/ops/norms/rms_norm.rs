@@ -7,12 +7,6 @@ use crate::tensor::op::expect;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// A row of this length goes to a workgroup of `LONG_WORKGROUP`, on GPUs.
-const LONG: usize = 1024;
-const LONG_WORKGROUP: u32 = 256;
-/// Reads of a lane that do not wait for each other.
-const MOST_AT_ONCE: usize = 8;
-
 /// Inputs: x [rows, columns], weight [columns]. Output: [rows, columns].
 pub struct RmsNorm {
     /// ε in the formula.
@@ -35,21 +29,16 @@ impl Op for RmsNorm {
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[0].shape.matrix()?;
-        // A workgroup is one team: its rows are loops of one length, so lanes stay together. More lanes have fewer reads each.
-        let team = match subgroup_lanes(capabilities, 32) {
-            Some(lanes) if capabilities.software || columns < LONG => lanes,
-            Some(_) => LONG_WORKGROUP,
-            None => 64,
-        };
-        let team = Team::of_workgroup(team, capabilities);
+        // A workgroup is one team: its rows are loops of one length, so lanes stay together.
+        let lanes = subgroup_lanes(capabilities, 32);
+        let team = lanes.and_then(|_| Team::for_long_rows(columns, capabilities));
+        let team = team.unwrap_or_else(|| Team::of_workgroup(lanes.unwrap_or(64), capabilities));
         let mut defines = team.defines();
         let width = if columns.is_multiple_of(4) { 4 } else { 1 };
         if width == 4 {
             defines.push(("FOUR", Define::Flag));
         }
-        let reads = (columns / width).div_ceil(team.size());
-        let at_once = if capabilities.software { 1 } else { reads.clamp(1, MOST_AT_ONCE) };
-        defines.push(("AT_ONCE", Define::U32(at_once as u32)));
+        defines.push(("AT_ONCE", team.at_once(columns / width, capabilities)));
         Ok(Kernel {
             template: crate::shader!("rms_norm.wgsl"),
             modules: &[],
