@@ -211,6 +211,32 @@ def templates() -> dict:
     return {f"golden-{at // 8}": "\n".join(all_templates[at:at + 8]).encode() for at in range(0, len(all_templates), 8)}
 
 
+def proto(*fields: tuple[int, object]) -> bytes:
+    """A message of protobuf's encoding, of numbers below 128, floats, and what is bytes."""
+    out = b""
+    for field, data in fields:
+        form = 5 if isinstance(data, float) else 0 if isinstance(data, int) else 2
+        key = field << 3 | form
+        out += bytes([key]) if key < 128 else bytes([key & 127 | 128, key >> 7])
+        out += struct.pack("<f", data) if form == 5 else bytes([data]) if form == 0 else bytes([len(data)]) + data
+    return out
+
+
+def sentencepieces() -> dict:
+    """Every switch, each type of model, and types of pieces."""
+    pieces = [("<unk>", 0.0, 2), ("</s>", 0.0, 3), ("▁", -2.0, 1), ("a", -3.0, 1), ("▁a", -1.5, 1), ("ab", -2.5, 1), ("b", -4.0, 1)]
+    written = lambda more: [(1, proto((1, text.encode()), (2, score), (3, kind))) for text, score, kind in [*pieces, *more]]  # noqa: E731
+    files = {}
+    for at in range(64):
+        switches = [at >> bit & 1 for bit in range(4)]
+        training = proto((3, 1 if at < 32 else at % 4 + 1), (24, 1 - switches[3]))
+        normalization = proto((1, b"identity"), (3, switches[0]), (4, switches[1]), (5, switches[2]))
+        more = [("<mark>", 0.0, 4)] if at & 16 else [("日", -5.0, 1 + at % 6)] if at & 32 else []
+        files[f"switches-{at}"] = proto(*written(more), (2, training), (3, normalization))
+    golden = CORPUS.parents[1] / "tests/golden/encoder_decoders/marian"
+    return files | {name: (golden / f"{name}.spm").read_bytes() for name in ("source", "target")}
+
+
 # Of the quantised matrices of `entries/config_json.rs`, all [64, 64].
 PACKED_SIZES = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
 
@@ -237,6 +263,7 @@ def seeds() -> dict:
         "index_json": {"two": json.dumps(index).encode()},
         "config_json": {name: json.dumps(config).encode() for name, config in configs.items()},
         "tokenizer_json": {name: json.dumps(file, ensure_ascii=False).encode() for name, file in tokenizers().items()},
+        "sentencepiece_model": sentencepieces(),
         "tool_calls": {f"family-{number}": bytes([number, 2 if "<think>" in answer else 0, number]) + answer.encode()
                        for number, answer in ANSWERS.items()},
         "requests": {name: bytes([kind]) + json.dumps(request).encode() for name, (kind, request) in requests().items()},

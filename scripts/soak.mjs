@@ -5,7 +5,7 @@ import { main, run } from './command.mjs';
 import { toolsEnv } from './setup.mjs';
 
 const NATIVE = [
-  ['engine', 'architectures', 'fidelity', 'kv_cache', 'mutations'],
+  ['engine', 'architectures', 'fidelity', 'kv_cache', 'models', 'mutations', 'real_models', 'structured'],
   ['gpu', 'ops'],
 ];
 const FILES = ['browser/shared_chaos', 'browser/rill', 'browser/tensor', 'browser/recovery'];

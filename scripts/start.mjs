@@ -17,6 +17,7 @@ const STEPS = {
   tools: 'the Rust target, wasm-bindgen and the npm packages (2 to 5 minutes the first time)',
   tensor: 'what `rillm/gpu` runs on, from Rust to WebAssembly (1 to 2 minutes after a change)',
   grammar: 'the grammar engine, the same way (1 to 2 minutes after a change)',
+  cpu: 'the engine for the CPU, the same way (3 to 6 minutes after a change)',
   engine: 'the engine, the same way (3 to 6 minutes after a change)',
   package: 'the package, from TypeScript to JavaScript (5 seconds)',
 };

@@ -67,7 +67,7 @@ const STEPS = {
     await (names.includes('native') ? builtPrograms() : clippy('--all-targets'));
   },
   // What is for wasm alone, with all features: the native tests are linted above.
-  'clippy-wasm': () => clippy('--target', 'wasm32-unknown-unknown', '--lib', '--test', 'web', '--features', 'rillm/bench'),
+  'clippy-wasm': () => clippy('--target', 'wasm32-unknown-unknown', '--lib', '--test', 'web', '--features', 'rillm/bench,rillm/train'),
   // What is generated from the Rust structs; `npm run types` writes it.
   types: async () => {
     const [{ executable, folder }] = await libraryTests();

@@ -98,7 +98,13 @@ codes! {
     Read = "read",
     /// The caller aborted.
     Aborted = "aborted",
-    /// A saved session is of another model, or of the same one loaded with other options.
+    /// An adapter (LoRA) is of another model: it names matrices that this one lacks, or has other shapes.
+    AdapterMismatch = "adapter_mismatch",
+    /// An adapter is of a kind that is not supported, or adds to what no adapter can be added to here.
+    UnsupportedAdapter = "unsupported_adapter",
+    /// A request or a call names an adapter that is not loaded.
+    UnknownAdapter = "unknown_adapter",
+    /// A saved session is of another model, of the same one loaded with other options, or of adapters that are not loaded.
     SessionMismatch = "session_mismatch",
     /// A field of a request is missing, unknown or out of its range.
     InvalidRequest = "invalid_request",

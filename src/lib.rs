@@ -27,6 +27,8 @@ pub mod sampler;
 pub mod tensor;
 #[cfg(feature = "engine")]
 pub mod text;
+#[cfg(feature = "train")]
+pub mod train;
 #[cfg(target_arch = "wasm32")]
 mod web;
 

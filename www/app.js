@@ -1,6 +1,6 @@
 // The state of the page and what a person can do with it: connects conversations, the model and the figures. How it looks is view/'s.
 
-import { responseFormat, readSchema, EXAMPLE_SCHEMA } from './chat/format.js';
+import { EXAMPLE_SCHEMA, FORMS, readSchema, responseFormat } from './chat/format.js';
 import { Chat } from './chat/chat.js';
 import { Sentences } from './chat/sentences.js';
 import { DEFAULTS, FIELDS, readSettings } from './chat/settings.js';
@@ -14,6 +14,7 @@ import { isAtHand, servedHere, Shelf } from './loading/shelf.js';
 import { Preferences, tabGet, tabSet } from './preferences.js';
 import { adviceOf } from './view/advice.js';
 import { Figures } from './view/figures.js';
+import { LogWindow } from './view/log_window.js';
 import { adviceFor, browserOf } from './webgpu_advice.js';
 
 /** The GPU's counters are looked at this often while an answer is written. */
@@ -34,12 +35,13 @@ export async function openApp(page) {
     confirming: undefined,
     search: { text: '', found: undefined },
     draft: tabGet('draft') ?? '',
-    texts: { ...DEFAULTS, ...preferences.get('settings', {}) },
+    texts: { ...DEFAULTS, ...knownTexts(preferences.get('settings', {})) },
     tools: preferences.get('tools', []).filter(isBuiltIn),
     format: formatOf(preferences.get('format', { kind: 'text', schema: EXAMPLE_SCHEMA })),
-    prompts: preferences.get('prompts', []),
+    prompts: preferences.get('prompts', []).filter(isPrompt),
     loadOptions: preferences.get('loadOptions', {}),
     figures: new Figures(),
+    logWindow: new LogWindow(),
     isKept: true,
   };
   const changed = () => page.changed();
@@ -54,12 +56,13 @@ export async function openApp(page) {
   };
   const showMissingGpu = (hasGpu, detail) => {
     const where = browserOf(navigator);
+    const what = hasGpu
+      ? `${nameOfBrowser(where)} offers no GPU to this page.`
+      : isSecureContext
+        ? `${nameOfBrowser(where)} gives this page no WebGPU.`
+        : 'WebGPU is not available.';
     app.notice = {
-      title: hasGpu
-        ? `${nameOfBrowser(where)} offers no GPU to this page.`
-        : isSecureContext
-          ? `${nameOfBrowser(where)} gives this page no WebGPU.`
-          : 'WebGPU is not available.',
+      title: `${what} Models run on the CPU, which is slower.`,
       words: adviceFor(where, { isSecure: isSecureContext, hasGpu }),
       detail,
     };
@@ -80,7 +83,13 @@ export async function openApp(page) {
     changed();
   };
 
-  const store = await openStore({ onChange: (what) => void app.chat?.heard(what), onProblem: storeProblem });
+  const store = await openStore({
+    onChange: async (what) => {
+      await app.chat?.heard(what);
+      if (what.deleted) leave(what.id);
+    },
+    onProblem: storeProblem,
+  });
   app.isKept = store.isKept;
 
   app.loader = new ModelLoader({
@@ -133,9 +142,11 @@ export async function openApp(page) {
       }
       changed();
     },
-    onAnswer: (figures) => {
-      app.figures.answer(figures);
+    onAnswer: (figures) => app.figures.answer(figures),
+    onEnd: (conversation) => {
+      if (conversation !== app.chat.shown) return;
       page.say(sentences.end());
+      page.say(endOf(app.chat.path.at(-1)));
     },
     onProblem: (error) => {
       if (error.code === 'webgpu_unavailable' || error.code === 'adapter_unavailable') showError(error);
@@ -163,6 +174,17 @@ export async function openApp(page) {
     app.draft = text;
     tabSet('draft', text);
     changed();
+  };
+
+  /** What a person was doing with a conversation that another tab has deleted ends; the text of a message that was being changed is not lost. */
+  const leave = (id) => {
+    const isChanged = app.editing !== undefined && !app.chat.shown.messages.has(app.editing.id);
+    if (!isChanged && app.renaming?.id !== id && app.confirming !== id) return;
+    if (isChanged) {
+      if (app.draft === '') setDraft(app.editing.text);
+      app.editing = undefined;
+    } else app.renaming = app.confirming = undefined;
+    page.focus('if-lost');
   };
 
   app.actions = {
@@ -236,14 +258,24 @@ export async function openApp(page) {
     startNew() {
       app.editing = undefined;
       app.chat.startNew();
+      sentences.end();
       page.closeSide();
       page.focus('prompt');
     },
     async open(id) {
       app.editing = undefined;
       if (!(await app.chat.open(id))) await app.chat.refresh();
+      sentences.end();
+      page.follow();
       page.closeSide();
       page.focus('prompt');
+    },
+    /** A button that was clicked may be gone with what it did. */
+    keepFocus: (place) => page.focus(`${place}-if-lost`),
+    showEarlier() {
+      if (!app.logWindow.grow()) return;
+      page.keepPlace();
+      changed();
     },
     async search(text) {
       app.search.text = text;
@@ -347,6 +379,10 @@ export async function openApp(page) {
       void app.shelf.refresh();
     },
     closeModels: () => page.closeModels(),
+    modelsClosed() {
+      app.confirming = undefined;
+      changed();
+    },
     findModels: (text) => app.shelf.find(text),
     submitModel() {
       const text = app.shelf.query.trim();
@@ -364,7 +400,8 @@ export async function openApp(page) {
     checkModel: (entry) => app.shelf.check(entry),
     async deleteModel(source) {
       app.confirming = undefined;
-      await app.shelf.delete(source).catch((error) => showError(error));
+      // The dialog lies over the page's notices.
+      await app.shelf.delete(source).catch(({ code, message }) => app.shelf.tell(`${adviceOf(code)} ${message}`));
       page.focus('model-query');
     },
     cancelLoad() {
@@ -382,10 +419,7 @@ export async function openApp(page) {
     // The conversation that was open before a reload; an answer that it interrupted can go on there.
     if (lastShown !== null) await app.chat.open(lastShown).catch(() => false);
     changed();
-    if (navigator.gpu === undefined) {
-      showMissingGpu(false);
-      return;
-    }
+    if (navigator.gpu === undefined) showMissingGpu(false);
     const { source, name } = preferences.get('model', {});
     const first = typeof source === 'string' && (await isAtHand(source)) ? { source, name } : (await servedHere())[0];
     const isIdle = app.loader.loading === undefined && app.loader.current === undefined;
@@ -396,7 +430,19 @@ export async function openApp(page) {
 }
 
 function formatOf({ kind, schema }) {
-  return { kind, schema, read: readSchema(schema) };
+  const text = typeof schema === 'string' ? schema : EXAMPLE_SCHEMA;
+  return { kind: FORMS.includes(kind) ? kind : 'text', schema: text, read: readSchema(text) };
+}
+
+/** What is kept may be of another version of this page: only what this one can read. */
+const knownTexts = (texts) =>
+  Object.fromEntries(FIELDS.map(({ name }) => [name, texts[name]]).filter(([, text]) => typeof text === 'string' || text === true));
+const isPrompt = (prompt) => Array.isArray(prompt) && prompt.length === 2 && prompt.every((text) => typeof text === 'string');
+
+/** The end of an answer in words, if it is not as usual: who does not see the page has to hear it. */
+function endOf({ state, error } = {}) {
+  if (state === 'failed') return `No answer. ${error.code === 'page' ? error.message : adviceOf(error.code)}`;
+  return state === 'interrupted' ? 'Stopped.' : '';
 }
 
 const nameOfBrowser = ({ browser, system }) =>

@@ -8,6 +8,7 @@ import { tabSet } from './preferences.js';
 import { composerTemplate } from './view/composer.js';
 import { figuresTemplate } from './view/figures.js';
 import { ICONS } from './view/icons.js';
+import { isComposing } from './view/keys.js';
 import { logTemplate } from './view/log.js';
 import { modelDialogTemplate, modelTemplate } from './view/models.js';
 import { noticeTemplate } from './view/notice.js';
@@ -28,12 +29,23 @@ const MOST_SPOKEN = 20;
 const DRAWING_SHARE = 0.3;
 /** And the page is never older than this, which a machine that is busy with other things would make it. */
 const LONGEST_WAIT_MS = 300;
+/** Nothing moves under a button that is pressed, for this long at most. */
+const LONGEST_PRESS_MS = 700;
+/** A click comes at most this long after the finger or the mouse is up. */
+const CLICK_MS = 100;
+/** More of a long conversation is drawn when the reader is this near to the first message that is drawn. */
+const NEAR_BEGINNING = 400;
 
 let app;
 let isDue = false;
 let notBefore = 0;
 let isFollowing = true;
+let keepsPlace = false;
 let focusNext;
+/** Whether something is pressed, and whether the page waits for that before it is drawn. */
+let isPressed = false;
+let isHeld = false;
+let pressTimer;
 
 function changed() {
   if (isDue || app === undefined) return;
@@ -45,12 +57,19 @@ function changed() {
 }
 
 function draw() {
+  if (isPressed) {
+    isHeld = true;
+    return;
+  }
   isDue = false;
   const begin = performance.now();
   const log = byId('log');
+  const below = log.scrollHeight - log.scrollTop;
   render(logTemplate(app), log);
   // A welcome is read from its beginning.
-  if (isFollowing && app.chat.shown.messages.size > 0) log.scrollTop = log.scrollHeight;
+  if (keepsPlace) log.scrollTop = log.scrollHeight - below;
+  else if (isFollowing && app.chat.shown.messages.size > 0) log.scrollTop = log.scrollHeight;
+  keepsPlace = false;
   log.ariaBusy = String(app.chat.run !== undefined);
   render(composerTemplate(app), byId('composer'));
   render(sidebarTemplate(app), byId('side'));
@@ -114,8 +133,9 @@ function placeOf(name) {
 function moveFocus(name) {
   const isLost = document.activeElement === document.body || document.activeElement === null;
   // A button that is still there keeps the focus.
-  if (name === 'if-lost' && !isLost) return;
-  const target = placeOf(name === 'if-lost' ? 'prompt' : name);
+  const instead = { 'if-lost': 'prompt', 'log-if-lost': 'log' }[name];
+  if (instead !== undefined && !isLost) return;
+  const target = placeOf(instead ?? name);
   if (target === null) return;
   // On a touch screen the focus would open the keyboard over the page.
   if (target.id === 'prompt' && !matchMedia('(hover: hover)').matches && !isLost) return;
@@ -167,8 +187,7 @@ function closeSide() {
 }
 
 const promptKey = (event) => {
-  // While an input method composes a character, the keys belong to it.
-  if (event.isComposing) return;
+  if (isComposing(event)) return;
   const isEmpty = event.currentTarget.value === '';
   if (event.key === 'Enter' && !event.shiftKey) {
     event.preventDefault();
@@ -186,8 +205,14 @@ function listen() {
     event.preventDefault();
     void app.actions.submit();
   });
+  let lastTop = 0;
   byId('log').addEventListener('scroll', ({ currentTarget: log }) => {
-    isFollowing = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_END;
+    const left = log.scrollHeight - log.scrollTop - log.clientHeight;
+    // A finger that pulls the text down moves it a little at a time. Text that became shorter moves up too, and then nothing is left below.
+    const isUp = log.scrollTop < lastTop && left > 1;
+    lastTop = log.scrollTop;
+    isFollowing = !isUp && left < NEAR_END;
+    if (isUp && log.scrollTop < NEAR_BEGINNING) app.actions.showEarlier();
   });
   // Who scrolls up to read is not pulled down again, also by the frame that comes before the event.
   byId('log').addEventListener('wheel', ({ deltaY }) => deltaY < 0 && (isFollowing = false), { passive: true });
@@ -196,18 +221,54 @@ function listen() {
     if (button !== null) void copy(button.closest('figure').querySelector('pre').textContent, button);
   });
   addEventListener('keydown', (event) => {
-    if (event.key !== 'Escape' || event.defaultPrevented || event.isComposing) return;
+    if (event.key !== 'Escape' || event.defaultPrevented || isComposing(event)) return;
     if (document.querySelector(':popover-open, dialog[open]') !== null) return;
     if (app.editing !== undefined) app.actions.cancelEdit();
     else if (app.confirming !== undefined) app.actions.confirmDelete(undefined);
     else if (app.chat.run !== undefined) app.actions.stop();
   });
-  byId('models').addEventListener('close', () =>
-    (byId('choose-model').checkVisibility() ? byId('choose-model') : byId('open-panel')).focus(),
-  );
+  byId('models').addEventListener('close', () => {
+    app.actions.modelsClosed();
+    (byId('choose-model').checkVisibility() ? byId('choose-model') : byId('open-panel')).focus();
+  });
   // A click beside the dialog closes it.
   byId('models').addEventListener('click', ({ target, currentTarget }) => target === currentTarget && currentTarget.close());
+  addEventListener('beforeprint', () => {
+    while (app.logWindow.grow());
+    draw();
+  });
   acceptDrops((files) => app.actions.takeFiles(files));
+  holdWhilePressed();
+}
+
+/** What grows above a button that is pressed would move it away from under the finger: nothing is drawn until it is up. */
+function holdWhilePressed() {
+  const letGo = () => {
+    clearTimeout(pressTimer);
+    isPressed = false;
+    if (isHeld) requestAnimationFrame(draw);
+    isHeld = false;
+  };
+  addEventListener(
+    'pointerdown',
+    ({ target }) => {
+      if (!target.closest?.('button, summary, label, select, a')) return;
+      isPressed = true;
+      clearTimeout(pressTimer);
+      pressTimer = setTimeout(letGo, LONGEST_PRESS_MS);
+    },
+    true,
+  );
+  addEventListener('click', letGo, true);
+  addEventListener('pointercancel', letGo, true);
+  addEventListener(
+    'pointerup',
+    () => {
+      clearTimeout(pressTimer);
+      pressTimer = setTimeout(letGo, CLICK_MS);
+    },
+    true,
+  );
 }
 
 /** Keeps the page for visits without a network. */
@@ -225,6 +286,7 @@ app = await openApp({
     changed();
   },
   follow: () => (isFollowing = true),
+  keepPlace: () => (keepsPlace = true),
   say,
   copy,
   save,

@@ -38,6 +38,7 @@ const sidebar = [
       guide('JSON and grammars', 'json'),
       guide('Tools', 'tools'),
       guide('Reasoning', 'reasoning'),
+      guide('Adapters (LoRA)', 'adapters'),
       guide('Translations and summaries', 'translation'),
       guide('Embeddings, reranking, labels', 'embeddings'),
       guide('OpenAI and AI SDK clients', 'clients'),

@@ -14,7 +14,8 @@ export async function kMeans(x, k, { seed = 1, starts = 8 } = {}) {
   let best;
   for (let start = 0; start < starts; start++) {
     const found = await oneStart(x, k, seed + start);
-    if (best === undefined || found.spread < best.spread) best = found;
+    // Scattered sums are added up in any order, so their last digits differ from run to run: what is closer by those alone is not closer.
+    if (best === undefined || found.spread < best.spread - 1e-4 * Math.abs(best.spread)) best = found;
   }
   return best;
 }
@@ -101,6 +102,7 @@ function show(texts, groups) {
     for (const text of texts.filter((_, row) => groups[row] === group)) {
       list.append(Object.assign(document.createElement('li'), { textContent: text }));
     }
+    section.className = 'card';
     section.append(title, list);
     return section;
   });

@@ -5,6 +5,7 @@ import { EngineError } from './errors.js';
 import { Attempts, DEFAULT_RETRIES, DEFAULT_STALL_TIMEOUT_MS, type RetryPolicy } from './files/attempts.js';
 import { isPassingStatus, RefusedError } from './files/failures.js';
 import { Pending } from './files/pending.js';
+import { fileBytes, isServer } from './node.js';
 import type { SentWasm } from './wasm_source.js';
 
 /** What is said of a module that does not load. */
@@ -61,6 +62,7 @@ async function compiled(source: SentWasm | URL, policy: RetryPolicy): Promise<We
   // A module of another frame is of another class.
   if (typeof source !== 'string' && !(source instanceof URL)) return source;
   const url = String(source);
+  if (url.startsWith('file:') && isServer()) return WebAssembly.compile(await fileBytes(url));
   // What is no server's, such as a blob, is there or not.
   const retries = /^https?:/i.test(url) ? policy.retries : 0;
   return new Attempts(url, { ...policy, retries }, []).run(async () => {

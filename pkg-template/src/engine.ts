@@ -1,6 +1,7 @@
 // What callers use: loads a model into a host and offers OpenAI's endpoints on it. It decides the order of requests and the
 // meaning of options; how a model runs, and on which thread, is the host's.
 
+import { type Adapters, adapterSources, adaptersOf } from './adapters.js';
 import { abortSignal, anything, callable, checkArgument, type Checks, numbersOf, readOptions, text as aText, truth } from './arguments.js';
 import { embeddingsResponse, splitEmbeddingRequest } from './embeddings.js';
 import { abortError, EngineError, toEngineError } from './errors.js';
@@ -29,6 +30,7 @@ import { type HostSource, resolveSource } from './source.js';
 import { CompletionStream } from './stream.js';
 import { Tensor } from './engine_tensor.js';
 import type {
+  AdapterOptions,
   ChatCompletion,
   ChatCompletionChunk,
   ChatCompletionRequest,
@@ -53,7 +55,9 @@ import type {
   TokenizeOptions,
   Warning,
 } from './types.js';
-import { sentWasm } from './wasm_source.js';
+import { chooseDevice } from './device_choice.js';
+import { LoadPlace, onDevice } from './load_place.js';
+import { type EngineWasm, sentWasm } from './wasm_source.js';
 
 /** Answers to conversations. */
 export interface ChatCompletions {
@@ -177,6 +181,11 @@ export class Engine {
    */
   readonly sessions: Sessions;
   /**
+   * Adapters (LoRA) beside the model's weights: loaded and unloaded while the engine runs, mixed by scales, and named by requests
+   * (`adapters: {name: scale}`).
+   */
+  readonly adapters: Adapters;
+  /**
    * A `fetch` that answers as a server of OpenAI's API: `/v1/models`, `/v1/chat/completions`, `/v1/completions`, `/v1/embeddings`,
    * `/v1/responses`, and besides `/v1/rerank` and `/v1/classify`, whatever the origin. It is what clients of that API take for their option
    * `fetch`; nothing leaves the page. What goes wrong is an answer with a status and OpenAI's error body; an aborted signal rejects, as it does with the browser's `fetch`.
@@ -205,11 +214,21 @@ export class Engine {
   static async load(source: ModelSource, given: LoadOptions = {}): Promise<Engine> {
     const options = loadOptions('Engine.load', given);
     const { signal } = options;
+    const adapters = adapterSources(options.adapters);
     const [place, hostOptions] = await hostLoad(source, options);
     if (signal?.aborted) throw abortError(signal, 'loading the model');
     await persist(options);
     const { host, info } = await loadHost(place, hostOptions, options);
-    return new Engine(host, info, options);
+    const engine = new Engine(host, info, options, undefined, hostOptions.wasm);
+    try {
+      for (const { source: adapter, ...fields } of adapters) {
+        await engine.adapters.load(adapter, { ...ofFiles(options), ...fields });
+      }
+    } catch (thrown) {
+      await engine.dispose().catch(() => {});
+      throw thrown;
+    }
+    return engine;
   }
 
   /**
@@ -229,6 +248,9 @@ export class Engine {
     const options = loadOptions('Engine.shared', given) as SharedOptions;
     const { signal } = options;
     const [place, hostOptions] = await hostLoad(source, options);
+    if (options.adapters !== undefined) {
+      throw new EngineError('invalid_request', 'an engine that tabs share takes no adapters: load one with Engine.load()');
+    }
     checkWorker(options.worker);
     const sharing = await shareModel(place, hostOptions, options, (report, ending) =>
       loadHost(place, hostOptions, { ...options, ...report, signal: ending }, false),
@@ -287,7 +309,13 @@ export class Engine {
   }
 
   /** `most` requests run at the same time here; those of a host that has a queue itself wait there. */
-  private constructor(host: LoadedHost, info: ModelInfo, { onWarning }: Pick<LoadOptions, 'onWarning'>, most = info.max_sequences) {
+  private constructor(
+    host: LoadedHost,
+    info: ModelInfo,
+    { onWarning }: Pick<LoadOptions, 'onWarning'>,
+    most = info.max_sequences,
+    wasm?: EngineWasm,
+  ) {
     this.#host = host;
     this.#info = info;
     this.#queue = new RequestQueue(most);
@@ -300,6 +328,7 @@ export class Engine {
     this.rerank = { create: endpoints.rerank };
     this.classify = { create: endpoints.classify };
     this.responses = { create: endpoints.responses, ...keptIn(this.#store, () => this.#check()) };
+    this.adapters = adaptersOf({ host, wasm, check: () => this.#check() });
     this.sessions = sessionsOf({
       store: this.#store,
       check: () => this.#check(),
@@ -533,6 +562,11 @@ function dataOf(options: LoadData): LoadData {
   return jsonOf('the options of a load', Object.fromEntries(LOAD_OPTIONS.map((name) => [name, options[name]]))) as LoadData;
 }
 
+/** What an adapter's load takes of a model's: how files are fetched and kept, but for their digests, which are the model's. */
+function ofFiles({ hub, signal, cache, update, connections, stallTimeoutMs, retries, onEvent }: LoadOptions): AdapterOptions {
+  return { hub, signal, cache, update, connections, stallTimeoutMs, retries, onEvent };
+}
+
 /** What a host is asked to load. */
 async function hostLoad(
   source: ModelSource,
@@ -548,17 +582,27 @@ async function hostLoad(
 }
 
 /** Loads a model into a host that is recovered when it is lost. */
-async function loadHost(place: HostSource, hostOptions: HostLoadOptions, options: LoadOptions, isOfOnePage = true): Promise<LoadedModel> {
+async function loadHost(source: HostSource, hostOptions: HostLoadOptions, options: LoadOptions, isOfOnePage = true): Promise<LoadedModel> {
   const { signal, maxRecoveries = MAX_RECOVERIES } = options;
   // It is the same model again, whatever its server has by then.
-  const again: HostLoadOptions = { ...hostOptions, files: { ...hostOptions.files, update: 'never' } };
+  const ofAgain = (device: HostLoadOptions): HostLoadOptions => ({ ...device, files: { ...device.files, update: 'never' } });
+  const place = new LoadPlace(options, hostOptions);
+  const load = async (lost: EngineError | undefined, signal: AbortSignal) => {
+    await place.after(lost);
+    try {
+      return await loadOnce(source, lost === undefined ? place.host : ofAgain(place.host), { ...options, signal }, isOfOnePage);
+    } catch (thrown) {
+      if (lost !== undefined || !(await place.leavesGpu(toEngineError(thrown)))) throw thrown;
+      return loadOnce(source, place.host, { ...options, signal }, isOfOnePage);
+    }
+  };
   /** What was warned of already. */
   const known = new Set<Warning['code']>();
   const recovery: Recovery = {
     most: maxRecoveries,
     onEvent: reporter(options.onEvent),
     onLoadedAgain: ({ warnings }) => warnings.filter(({ code }) => !known.has(code)).forEach(warner(options.onWarning)),
-    load: (isAgain, signal) => loadOnce(place, isAgain ? again : hostOptions, { ...options, signal }, isOfOnePage),
+    load,
   };
   try {
     const loaded = await RecoveringHost.load(recovery, signal);
@@ -591,6 +635,5 @@ async function loadOnce(place: HostSource, hostOptions: HostLoadOptions, options
 }
 
 async function hostOptionsOf(options: InspectOptions, files: FilesData): Promise<HostLoadOptions> {
-  const wasm = await sentWasm(options, options.signal);
-  return { ...dataOf(options), files, ...(wasm === undefined ? {} : { wasm }) };
+  return onDevice({ ...dataOf(options), files }, options, await chooseDevice(options));
 }

@@ -1,19 +1,20 @@
 // Runs one model on the wasm of this thread, whichever thread that is: the worker's or the page's. It knows nothing of
 // messages, queues or OpenAI's shapes.
 
+import { disposed, EngineGeneration } from './engine_generation.js';
 import { abortError, EngineError, type ErrorCode, toEngineError } from './errors.js';
-import { unlessAborted } from './abort.js';
+import { onAbort, unlessAborted } from './abort.js';
 import type { RetryPolicy } from './files/attempts.js';
 import type { Arrived } from './files/events.js';
 import type { FilesData } from './files/options.js';
-import type { Progress } from './generated/loading.js';
+import type { LoadedAdapter, Progress } from './generated/loading.js';
 import { ProgressMeter } from './files/progress.js';
 import type { RemoteFiles } from './files/remote_files.js';
 import { retryPolicy, startFiles } from './files/start_files.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type {
+  AdapterData,
   AttachedSession,
-  Chunk,
   EmbeddingsData,
   Generation,
   GenerationKind,
@@ -30,8 +31,8 @@ import { watchVisibility } from './page_visibility.js';
 import type { HostSource } from './source.js';
 import type { EngineStats, Inspection, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
 import { keepTunings, keptTunings } from './tunings.js';
-import { loadWasm, type Wasm, type WasmEngine, type WasmGeneration, type WasmLoadOptions, type WasmTensor } from './wasm.js';
-import type { SentWasm } from './wasm_source.js';
+import { loadWasm, type Wasm, type WasmEngine, type WasmLoadOptions, type WasmTensor } from './wasm.js';
+import type { EngineWasm } from './wasm_source.js';
 
 /** What a device that is going away may cause before anybody hears that it is lost. */
 const SYMPTOMS: readonly ErrorCode[] = ['internal', 'gpu_validation', 'shader_compilation', 'out_of_memory', 'numerical_error'];
@@ -39,7 +40,7 @@ const SYMPTOMS: readonly ErrorCode[] = ['internal', 'gpu_validation', 'shader_co
 const LOSS_MS = 100;
 
 /** The wasm for this call, which need not be the only one that waits for it. */
-function wasmUnlessAborted(source: SentWasm | undefined, policy: RetryPolicy, signal: AbortSignal | undefined): Promise<Wasm> {
+function wasmUnlessAborted(source: EngineWasm | undefined, policy: RetryPolicy, signal: AbortSignal | undefined): Promise<Wasm> {
   return unlessAborted(loadWasm(source, policy), signal, 'loading the WebAssembly module');
 }
 
@@ -56,8 +57,9 @@ export class EngineHost implements Host {
   #engine: WasmEngine | undefined;
   #device: GPUDevice | undefined;
   #generations = new Set<EngineGeneration>();
-  /** What saves or restores a session. */
+  /** What saves or restores a session, or loads an adapter. */
   #sessions = new Set<{ stop(): void; ended: Promise<unknown> }>();
+  #adapterLoads = new Set<AbortController>();
   #tensors = new Map<number, WasmTensor>();
   #nextHandle = 1;
 
@@ -108,13 +110,15 @@ export class EngineHost implements Host {
     this.#wasm = wasm;
     this.#engine = engine;
     this.#forgetTraps = wasm.onTrap((error) => this.#tellEnded(error));
-    void wasm
-      .call(() => engine.gpuDevice())
-      .lost.then(({ message }) => {
+    const info = await wasm.guard(() => engine.info());
+    if (info.device === 'gpu') {
+      this.#device = wasm.call(() => engine.gpuDevice());
+      void this.#device.lost.then(({ message }) => {
         // Whoever disposes of the engine has its device destroyed.
         if (this.#engine === engine) this.#tellEnded(deviceLost(message));
       });
-    return wasm.guard(() => engine.info());
+    }
+    return info;
   }
 
   async inspect(
@@ -358,6 +362,57 @@ export class EngineHost implements Host {
     return this.#ask(wasm, () => engine.kernelTimes());
   }
 
+  async loadAdapter(
+    source: HostSource,
+    { files: filesData, ...options }: AdapterData,
+    services: LoadServices,
+    signal?: AbortSignal,
+  ): Promise<LoadedAdapter> {
+    const { wasm, engine } = this.#loaded();
+    // Whoever disposes of the engine ends the downloads too.
+    const stopping = new AbortController();
+    const release = onAbort([signal], () => stopping.abort(signal?.reason));
+    this.#adapterLoads.add(stopping);
+    const meter = new ProgressMeter();
+    const progress = (loaded: number, total: number) => services.onProgress(meter.progress('weights', loaded, total));
+    try {
+      return await this.#withFiles(wasm, filesData, true, services, meter, stopping.signal, async (files) => {
+        const adapter = await this.#stoppable(stopping.signal, (engine, stopped) =>
+          engine.loadAdapter(source, options, files, progress, stopped),
+        );
+        try {
+          await files.finish();
+          if (stopping.signal.aborted) throw abortError(stopping.signal, 'loading the adapter');
+        } catch (thrown) {
+          // It is no adapter of the engine's unless its files are what they should be.
+          await this.unloadAdapter(adapter.name).catch(() => {});
+          throw thrown;
+        }
+        return adapter;
+      });
+    } catch (thrown) {
+      throw this.#engine === engine ? thrown : disposed();
+    } finally {
+      this.#adapterLoads.delete(stopping);
+      release();
+    }
+  }
+
+  async setAdapterScale(name: string, scale: number): Promise<void> {
+    const { wasm, engine } = this.#loaded();
+    await wasm.guard(() => engine.setAdapterScale(name, scale));
+  }
+
+  async unloadAdapter(name: string): Promise<void> {
+    const { wasm, engine } = this.#loaded();
+    await wasm.guard(() => engine.unloadAdapter(name));
+  }
+
+  async adapters(): Promise<LoadedAdapter[]> {
+    const { wasm, engine } = this.#loaded();
+    return wasm.guard(() => engine.adapters());
+  }
+
   async dispose(): Promise<void> {
     const [wasm, engine] = [this.#wasm, this.#engine];
     const tensors = [...this.#tensors.values()];
@@ -367,9 +422,15 @@ export class EngineHost implements Host {
     this.#forgetTraps?.();
     // A step that runs still uses the engine's buffers: it ends first, and its reader hears why.
     await Promise.all(Array.from(this.#generations, (generation) => generation.end(disposed())));
+    for (const loading of this.#adapterLoads) loading.abort();
     for (const { stop } of this.#sessions) stop();
     await Promise.all(Array.from(this.#sessions, ({ ended }) => ended));
-    if (engine === undefined || wasm === undefined || wasm.isBroken()) return;
+    if (engine === undefined || wasm === undefined) return;
+    if (wasm.isBroken()) {
+      // Nothing of it can be called any more; its buffers go with its device.
+      this.#device?.destroy();
+      return;
+    }
     await wasm.guard(() => {
       for (const tensor of tensors) tensor.dispose();
       engine.dispose();
@@ -399,58 +460,4 @@ export class EngineHost implements Host {
 
 function deviceLost(reason: string): EngineError {
   return new EngineError('device_lost', `the GPU device was lost (${reason || 'no reason given'}); load the model again`);
-}
-
-function disposed(): EngineError {
-  return new EngineError('disposed', 'the engine was disposed of: load the model again with Engine.load()');
-}
-
-type Ask = <T>(work: () => T | Promise<T>) => Promise<Awaited<T>>;
-
-/** A generation whose steps never overlap its end: the wasm object is borrowed while a step runs. */
-class EngineGeneration implements Generation {
-  readonly released: Promise<void>;
-  #wasm: Wasm;
-  #generation: WasmGeneration;
-  #ask: Ask;
-  #step: Promise<unknown> = Promise.resolve();
-  #ended: EngineError | undefined;
-  /** Gives up what the caller's functions were asked for. */
-  #stop: () => void;
-  #resolveReleased!: () => void;
-
-  constructor(wasm: Wasm, generation: WasmGeneration, ask: Ask, stop: () => void) {
-    this.#wasm = wasm;
-    this.#ask = ask;
-    this.#generation = generation;
-    this.#stop = stop;
-    this.released = new Promise((resolve) => (this.#resolveReleased = resolve));
-  }
-
-  async next(): Promise<Chunk | undefined> {
-    if (this.#ended !== undefined) throw this.#ended;
-    const step = this.#ask(() => this.#generation.next());
-    this.#step = step.catch(() => {});
-    const chunk = await step;
-    if (this.#ended !== undefined) throw this.#ended;
-    return chunk;
-  }
-
-  cancel(): void {
-    if (this.#ended === undefined && !this.#wasm.isBroken()) this.#generation.cancel();
-    this.#stop();
-  }
-
-  /** Ends it for its reader with this error; resolves when no step runs any more. */
-  async end(error: EngineError): Promise<void> {
-    this.cancel();
-    this.#ended ??= error;
-    await this.#step;
-  }
-
-  async release(): Promise<void> {
-    await this.end(disposed());
-    if (!this.#wasm.isBroken()) this.#generation.free();
-    this.#resolveReleased();
-  }
 }

@@ -6,6 +6,7 @@
  * @module rillm
  */
 
+export type { Adapters, NamedAdapter } from './adapters.js';
 export {
   type ChatCompletions,
   type ClassifyEndpoint,

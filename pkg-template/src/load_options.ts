@@ -16,8 +16,16 @@ import {
   whole,
 } from './arguments.js';
 import { type CacheOptions, type ConnectionOptions, isStore } from './files/options.js';
-import type { Autotune, KvFormat, LoadOptions as LoadData, Precision, PowerPreference, Smoothness } from './generated/loading.js';
-import type { HubOptions, LoadOptions } from './types.js';
+import type {
+  Autotune,
+  DeviceKind,
+  KvFormat,
+  LoadOptions as LoadData,
+  Precision,
+  PowerPreference,
+  Smoothness,
+} from './generated/loading.js';
+import type { AdapterOptions, HubOptions, LoadOptions } from './types.js';
 
 /** The largest number that the engine counts tokens in. */
 const MOST = 0xffffffff;
@@ -46,6 +54,7 @@ const DATA: Checks<LoadData> = {
   multiTokenPrediction: truth,
   autotune: named<Autotune>({ auto: true, always: true, off: true }),
   smoothness: SMOOTHNESS,
+  device: named<DeviceKind>({ auto: true, gpu: true, cpu: true }),
   powerPreference: named<PowerPreference>({ 'low-power': true, 'high-performance': true }),
   forceFallbackAdapter: truth,
 };
@@ -74,11 +83,25 @@ export const LOAD: Checks<LoadOptions> = {
   onMemoryPressure: callable,
   signal: abortSignal,
   draft: anything,
+  adapters: anything,
   worker: anything,
   wasmUrl: address,
+  cpuWasmUrl: address,
   grammarWasmUrl: address,
   wasmModule: anything,
+  cpuWasmModule: anything,
   grammarWasmModule: anything,
+};
+
+/** Of `adapters.load`. */
+export const ADAPTER: Checks<AdapterOptions> = {
+  ...CACHE,
+  name: text,
+  scale: finite,
+  file: text,
+  hub: anything,
+  onProgress: callable,
+  signal: abortSignal,
 };
 
 const HUB: Checks<HubOptions> = { token: text, endpoint: address };

@@ -7,7 +7,7 @@ import type { LoadServices } from './protocol.js';
 import type { HostSource } from './source.js';
 import { Digesters } from './start_digester.js';
 import type { LoadProgress } from './types.js';
-import type { SentWasm } from './wasm_source.js';
+import type { EngineWasm } from './wasm_source.js';
 
 /** By what the index of kept models knows a source. */
 export function modelName(source: HostSource): string {
@@ -48,7 +48,7 @@ interface Callbacks extends CacheOptions {
 }
 
 /** `end` has to be called after the load. */
-export function loadServices(options: Callbacks, wasm: SentWasm | undefined, isOfOnePage = true): LoadServices & { end(): void } {
+export function loadServices(options: Callbacks, wasm: EngineWasm | undefined, isOfOnePage = true): LoadServices & { end(): void } {
   const digesters = new Digesters();
   return {
     onProgress: reporter(options.onProgress),

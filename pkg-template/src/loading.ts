@@ -1,5 +1,6 @@
 // What a model is loaded with, and what a loaded one says of itself.
 
+import type { AdapterSource } from './adapters.js';
 import type { FileEvent } from './files/events.js';
 import type { CacheOptions } from './files/options.js';
 import type { LoadProgress } from './files/progress.js';
@@ -71,6 +72,11 @@ export interface LoadOptions extends LoadData, CacheOptions {
    */
   draft?: ModelSource | undefined;
   /**
+   * Adapters (LoRA) that are loaded after the model, in this order, as `engine.adapters.load` does it. If one can't be, the load rejects. Not for
+   * `Engine.shared`.
+   */
+  adapters?: readonly AdapterSource[] | undefined;
+  /**
    * Run in a dedicated worker, so that the page never stutters. Default: where there are any, which shared and service workers may lack; `true`
    * insists on one. A function makes the worker, where a bundler or a policy wants
    * it made in a certain way: `() => new Worker(new URL('rillm/worker', import.meta.url), {type: 'module'})`.
@@ -78,10 +84,14 @@ export interface LoadOptions extends LoadData, CacheOptions {
   worker?: boolean | (() => Worker) | undefined;
   /** Where rillm_bg.wasm is served, if not beside the package's JavaScript. */
   wasmUrl?: string | URL | undefined;
+  /** Where rillm_cpu_bg.wasm is served, if not beside the package's JavaScript. It is fetched where a model runs on the CPU. */
+  cpuWasmUrl?: string | URL | undefined;
   /** Where rillm_grammar_bg.wasm is served, if not beside the package's JavaScript. It is fetched when a request first asks for structured output. */
   grammarWasmUrl?: string | URL | undefined;
   /** The module rillm_bg.wasm itself, in place of `wasmUrl`: its address, a Response, its bytes, or a compiled `WebAssembly.Module`. */
   wasmModule?: WasmSource | undefined;
+  /** The same of rillm_cpu_bg.wasm, in place of `cpuWasmUrl`. */
+  cpuWasmModule?: WasmSource | undefined;
   /** The same of rillm_grammar_bg.wasm, in place of `grammarWasmUrl`. */
   grammarWasmModule?: WasmSource | undefined;
 }

@@ -7,7 +7,7 @@ import { withFileLock } from './files/file_lock.js';
 import { refusedAsError } from './files/failures.js';
 import { KeptFile } from './files/kept_file.js';
 import { filesOf as idsOf, isWhole, ModelIndex, type ModelRecord } from './files/model_index.js';
-import { openOpfs } from './files/opfs_store.js';
+import { openDefaultStore } from './files/default_store.js';
 import { type ConnectionOptions, connectionData, isStore } from './files/options.js';
 import { memoryStore, OwnStore } from './files/own_store.js';
 import type { ModelStore } from './files/store.js';
@@ -19,7 +19,8 @@ import { keptSessionBytes } from './sessions/files.js';
 import { resolveSource, resolveUrl } from './source.js';
 import { forgetTunings, keepTunings, keptTunings } from './tunings.js';
 import type { CacheOptions, FileEvent, HubOptions, LoadOptions, LoadProgress, ModelSource } from './types.js';
-import { sentWasm, type WasmSource } from './wasm_source.js';
+import { chooseDevice } from './device_choice.js';
+import { engineWasm, type WasmSource } from './wasm_source.js';
 
 /** Where models are looked for; as in `LoadOptions`. */
 export interface ModelsOptions {
@@ -137,8 +138,9 @@ async function download(source: ModelSource, given: DownloadModelOptions = {}): 
   if ((place.kind !== 'url' && place.kind !== 'hub') || options.cache === 'none') {
     throw new EngineError('invalid_request', 'models.download keeps a model of a server: name a URL or "hf:owner/name", and a cache');
   }
-  const wasm = await sentWasm(options, signal);
-  const hostOptions = { files: filesOf(place, options), ...(wasm === undefined ? {} : { wasm }) };
+  // Either module reads headers; this is the one that the model will be loaded by.
+  const wasm = await engineWasm(options, (await chooseDevice(options)).kind, signal);
+  const hostOptions = { files: filesOf(place, options), wasm };
   if (signal?.aborted) throw abortError(signal, 'downloading the model');
   await persist(options);
   const host = hostOf(worker);
@@ -328,7 +330,8 @@ async function indexOf(options: ModelsOptions): Promise<ModelIndex> {
     );
   }
   try {
-    return new ModelIndex(await openOpfs(), true);
+    const { store, isShared } = await openDefaultStore();
+    return new ModelIndex(store, isShared);
   } catch (thrown) {
     const why = toEngineError(thrown).message;
     throw new EngineError('cache_unavailable', `there is no origin private file system here (${why}); nothing is kept`, { cause: thrown });

@@ -8,10 +8,10 @@ import type { ModelStore } from './files/store.js';
 import type { HostSource } from './source.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type { Chunk, Classification, Ranking } from './generated/answers.js';
-import type { LoadOptions as LoadData, MemoryPressure } from './generated/loading.js';
+import type { DeviceReason, LoadedAdapter, LoadOptions as LoadData, MemoryPressure } from './generated/loading.js';
 import type { Session } from './generated/sessions.js';
 import type { EmbeddingUsage, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
-import type { SentWasm } from './wasm_source.js';
+import type { EngineWasm, SentWasm } from './wasm_source.js';
 import type { FromLiving, ToLiving } from './worker_life.js';
 
 export type { Chunk, TokenLogprob, TokenLogprobs } from './generated/answers.js';
@@ -36,9 +36,19 @@ export interface Generation {
 }
 
 export interface HostLoadOptions extends LoadData {
+  /** Why it is this device. */
+  deviceReason?: DeviceReason;
   draft?: HostSource;
-  wasm?: SentWasm;
+  wasm?: EngineWasm;
   grammarWasm?: SentWasm;
+  /** What is kept of files of servers. */
+  files: FilesData;
+}
+
+/** How an adapter is loaded. */
+export interface AdapterData {
+  name?: string;
+  scale?: number;
   /** What is kept of files of servers. */
   files: FilesData;
 }
@@ -103,6 +113,9 @@ export interface HostCalls {
   setSmoothness(smoothness: Smoothness): Promise<void>;
   setProfiling(on: boolean): Promise<void>;
   kernelTimes(): Promise<KernelUse[]>;
+  setAdapterScale(name: string, scale: number): Promise<void>;
+  unloadAdapter(name: string): Promise<void>;
+  adapters(): Promise<LoadedAdapter[]>;
   dispose(): Promise<void>;
 }
 
@@ -117,6 +130,8 @@ export interface LoadedHost extends HostCalls {
   /** The signal ends the work; when the promise settles nothing of it runs any more, but for a host that other tabs share. */
   saveSession(conversation: object, attachment: object | undefined, signal?: AbortSignal): Promise<Blob>;
   restoreSession(session: Blob, signal?: AbortSignal): Promise<AttachedSession>;
+  /** One at a time. The signal ends it, and the engine stays as it was. */
+  loadAdapter(source: HostSource, data: AdapterData, services: LoadServices, signal?: AbortSignal): Promise<LoadedAdapter>;
   /** Resolves when it answers nothing any more, with the reason. */
   readonly ended?: Promise<EngineError>;
   /** The GPUDevice, where it belongs to this thread. */
@@ -161,13 +176,15 @@ type CallMessage = {
 export type ToWorker =
   | ToLiving
   | { type: 'load' | 'inspect' | 'download'; id: number; source: SentSource; draft?: SentSource; options: Omit<HostLoadOptions, 'draft'> }
+  /** Ended by `abort`, as calls are. */
+  | { type: 'adapter'; id: number; source: SentSource; data: AdapterData }
   /** What a source of the application's read, in answer to `read`; it belongs to the worker. */
   | { type: 'bytes'; id: number; bytes: Uint8Array }
   | { type: 'unread'; id: number; error: ErrorData }
   /** What the application's store answered, or that it failed. */
   | { type: 'stored'; id: number; value?: Uint8Array | ArrayBuffer | Blob; error?: string; isFull?: boolean }
   /** To a worker that does nothing else: computes digests of what the port asks for. */
-  | { type: 'digest'; of: Digested; port: MessagePort; wasm?: SentWasm }
+  | { type: 'digest'; of: Digested; port: MessagePort; wasm?: EngineWasm }
   /** In answer to `digester`. */
   | { type: 'digester'; port: MessagePort | undefined }
   | CallMessage

@@ -2,6 +2,7 @@
 
 import type { ClassifiedText, EmbeddingUsage, RankedDocument } from './generated/answers.js';
 import type {
+  AdapterFields,
   ChatFields,
   ChatLogprobsFields,
   ChoicesFields,
@@ -88,7 +89,8 @@ interface GenerationRequest
     StructuredFields,
     SpeculationFields,
     ContextFields,
-    ChoicesFields {
+    ChoicesFields,
+    AdapterFields {
   /** True: the answer comes as a stream of chunks. Default: false. */
   stream?: boolean | null | undefined;
   /** `{include_usage: true}`: `usage` comes as one more chunk without choices, as OpenAI does it. */

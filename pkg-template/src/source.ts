@@ -4,6 +4,7 @@
 import { address, checkArgument, describe, reading, refuse, text } from './arguments.js';
 import { EngineError, isEngineError, textOf } from './errors.js';
 import { hubOptions } from './load_options.js';
+import { filesAt, isServer } from './node.js';
 import type { ByteSource, HubOptions, ModelFile, ModelSource } from './types.js';
 
 /** A model's source in the words of the wasm. Everything in it can be sent to a worker, but for `ByteSource`s. */
@@ -20,6 +21,9 @@ const WANTED =
 export async function resolveSource(source: ModelSource, file: string | undefined, hub: HubOptions | undefined): Promise<HostSource> {
   if (file !== undefined) checkArgument('the option file', file, text);
   const asked = hubOptions(hub);
+  if (isServer() && (typeof source === 'string' || source instanceof URL) && isPath(String(source))) {
+    return { kind: 'files', files: await filesAt(String(source)), ...(file === undefined ? {} : { file }) };
+  }
   const found = reading('the model', () => sourceOf(source, file, asked));
   if (!('opens' in found)) return found;
   const opened = await reading('the model', () => found.opens.getFile()).catch((thrown: unknown) => {
@@ -28,6 +32,11 @@ export async function resolveSource(source: ModelSource, file: string | undefine
     });
   });
   return { kind: 'files', files: [modelFile(opened)] };
+}
+
+/** On a server a text without a scheme is a path. */
+function isPath(source: string): boolean {
+  return source.startsWith('file:') || !/^[a-z][a-z0-9+.-]+:/i.test(source);
 }
 
 /** Of a file's handle the file has to be opened. */

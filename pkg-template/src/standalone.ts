@@ -3,7 +3,7 @@
 import { checkArgument, type Checks, address, anything, readOptions, text } from './arguments.js';
 import { objectOf } from './json.js';
 import { loadWasm } from './wasm.js';
-import { sentWasm, type WasmOptions } from './wasm_source.js';
+import { engineWasm, type WasmOptions } from './wasm_source.js';
 
 const WASM: Checks<WasmOptions> = { wasmUrl: address, wasmModule: anything };
 
@@ -11,6 +11,6 @@ const WASM: Checks<WasmOptions> = { wasmUrl: address, wasmModule: anything };
 export async function renderTemplate(template: string, context: object, options: WasmOptions = {}): Promise<string> {
   checkArgument('the template', template, text);
   const variables = objectOf('the context of a template', '{messages: […]}', context);
-  const wasm = await loadWasm(await sentWasm(readOptions('the options of renderTemplate', options, WASM)));
+  const wasm = await loadWasm(await engineWasm(readOptions('the options of renderTemplate', options, WASM), 'gpu'));
   return wasm.guard(() => wasm.renderTemplate(template, variables));
 }

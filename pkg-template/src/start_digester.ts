@@ -4,7 +4,7 @@ import { EngineError, workerLost } from './errors.js';
 import type { Digested } from './files/digester.js';
 import type { ToWorker } from './protocol.js';
 import { startWorker } from './start_worker.js';
-import type { SentWasm } from './wasm_source.js';
+import type { EngineWasm } from './wasm_source.js';
 import { WorkerLife } from './worker_life.js';
 
 export class Digesters {
@@ -17,7 +17,7 @@ export class Digesters {
   start(
     of: Digested,
     make: (() => Worker) | undefined,
-    wasm: SentWasm | undefined,
+    wasm: EngineWasm | undefined,
     onError: (error: EngineError) => void,
   ): MessagePort | undefined {
     let worker: Worker;

@@ -38,6 +38,8 @@ export interface WasmOperations {
   cumsum(x: number, dim: number): number;
   softmax(x: number, dim: number, log: boolean): number;
   norm(rms: boolean, x: number, dims: number, weight: number, bias: number, epsilon: number): number;
+  crossEntropy(x: number, target: number, ignore: number, smoothing: number, reduction: number): number;
+  mseLoss(x: number, target: number, reduction: number): number;
   matmul(a: number, b: number): number;
   dot(a: number, b: number): number;
   convolution(flat: boolean, transposed: boolean, x: number, weight: number, bias: number, how: Uint32Array): number;
@@ -112,6 +114,26 @@ export interface WasmGpu {
   setLazyMode(on: boolean): void;
   copyTensor(from: number, to: number, first: number): void;
   tensorBuffer(tensor: number): [buffer: GPUBuffer, offset: number];
+  requireGrad(tensor: number, on: boolean): void;
+  requiresGrad(tensor: number): boolean;
+  /** The number of what requires a gradient itself, 0 for others. */
+  leafNumber(tensor: number): number;
+  detach(tensor: number): number;
+  /** The id of a tensor's gradient, or {@link NONE}; a known id becomes that of the gradient as it is now. */
+  gradient(tensor: number, known: number): number;
+  setGradient(tensor: number, gradient: number): void;
+  /** The numbers of what got a gradient. */
+  backward(tensor: number, gradient: number, retainGraph: boolean): Float64Array;
+  /** The number of each leaf, then the id of its gradient. */
+  gradients(tensor: number, gradient: number, retainGraph: boolean): Float64Array;
+  record(name: string, inputs: Uint32Array, output: number, rule: (gradient: number) => Uint32Array): void;
+  checkpoint(work: () => number): number;
+  pullBack(inputs: Uint32Array, gradient: number, work: (leaves: Uint32Array) => number): Uint32Array;
+  setRecording(on: boolean): void;
+  isRecording(): boolean;
+  /** Operations, bytes that they keep, and bytes that checkpoints did not keep. */
+  recorded(): Float64Array;
+  clearRecorded(): void;
   destroy(): void;
 }
 

@@ -1,5 +1,6 @@
 // The public types: what a caller passes in and gets back. Types only, so that nothing here can depend on how it works.
 
+export type { AdapterFormat, AdapterOptions, AdapterSource, LoadedAdapter } from './adapters.js';
 export type * from './answers.js';
 export type * from './loading.js';
 export type * from './messages.js';

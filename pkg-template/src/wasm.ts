@@ -1,15 +1,17 @@
-// The only file that touches the engine's generated glue. It gives the glue's classes their types and loads the wasm once per thread; it
-// knows nothing of workers, queues or OpenAI's shapes.
+// The only file that touches the engine's generated glue, of which there are two: for the GPU and for the CPU. It gives the glue's classes their
+// types and loads each wasm once per thread; it knows nothing of workers, queues or OpenAI's shapes.
 
-import init, * as glue from './wasm/rillm.js';
+import * as gpuGlue from './wasm/rillm.js';
 import { compileWasm, wasmLoader } from './compile_wasm.js';
-import type { LoadOptions as LoadData, MemoryPressure } from './generated/loading.js';
+import type { LoadedAdapter, LoadOptions as LoadData, MemoryPressure } from './generated/loading.js';
 import type { AttachedSession, Chunk, EmbeddingsData, ReplayData, ScoreData, ScoreKind } from './protocol.js';
 import type { OpenedFile } from './files/remote_files.js';
 import type { RemoteRequest } from './files/http.js';
 import type { Progress } from './generated/loading.js';
+import type { RetryPolicy } from './files/attempts.js';
 import type { HostSource } from './source.js';
 import { guardedAgainstTraps, type Guarded, renewal } from './traps.js';
+import type { EngineWasm } from './wasm_source.js';
 import type { EngineStats, Inspection, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
 
 export interface WasmGeneration {
@@ -94,6 +96,17 @@ export interface WasmEngine {
   setSmoothness(smoothness: Smoothness): void;
   setProfiling(on: boolean): void;
   kernelTimes(): Promise<KernelUse[]>;
+  /** When `stopped` resolves, the rest is left undone, and it rejects with `aborted`. */
+  loadAdapter(
+    source: HostSource,
+    options: { name?: string; scale?: number },
+    files: WasmFiles,
+    onProgress: (loaded: number, total: number) => void,
+    stopped: Promise<void>,
+  ): Promise<LoadedAdapter>;
+  setAdapterScale(name: string, scale: number): void;
+  unloadAdapter(name: string): void;
+  adapters(): LoadedAdapter[];
   dispose(): void;
   free(): void;
 }
@@ -116,29 +129,58 @@ export interface Wasm extends Glue, Guarded {
   memoryBytes(): number;
 }
 
-const NAMES = {
-  file: 'rillm_bg.wasm',
-  option: 'wasmModule',
-  advice:
-    "check that the file is served and that the content security policy allows 'wasm-unsafe-eval', or hand it in with the option wasmUrl or " +
-    'wasmModule',
-};
+type Name = 'rillm' | 'rillm_cpu';
+
+/** What the generated glue exports besides. */
+interface Generated {
+  default(source: { module_or_path: WebAssembly.Module }): Promise<unknown>;
+  initSync(): { memory: WebAssembly.Memory };
+  __wbg_reset_state(): void;
+}
 
 /** Guards the glue's instance against its traps. */
-function instance(): Wasm {
-  const guarded = guardedAgainstTraps('rillm', 'load the engine again');
-  const { initSync, ...rest } = glue as unknown as Glue & { initSync(): { memory: WebAssembly.Memory } };
+function instance(name: Name, glue: Glue & Generated): Wasm {
+  const guarded = guardedAgainstTraps(name, 'load the engine again');
+  const { initSync, ...rest } = glue;
   return { ...rest, ...guarded, memoryBytes: () => initSync().memory.buffer.byteLength };
 }
 
-/** Fetches and compiles the wasm on the first call, and makes a new instance after a trap. */
-export const loadWasm = wasmLoader(
-  NAMES,
-  async (source, policy): Promise<Wasm> => {
-    // Bundlers look for exactly this expression.
-    const module = await compileWasm(source ?? new URL('./wasm/rillm_bg.wasm', import.meta.url), 'wasmengine_load', policy);
-    await init({ module_or_path: module });
-    return instance();
-  },
-  renewal(() => glue.__wbg_reset_state(), instance),
+/** Fetches and compiles a wasm on the first call, and makes a new instance after a trap. `own` is its address beside the package. */
+function loaderOf(name: Name, [urlName, moduleName]: readonly [string, string], own: () => URL, glueOf: () => Promise<unknown>) {
+  const advice =
+    "check that the file is served and that the content security policy allows 'wasm-unsafe-eval', or hand it in with the option " +
+    `${urlName} or ${moduleName}`;
+  let glue: Glue & Generated;
+  return wasmLoader(
+    { file: `${name}_bg.wasm`, option: moduleName, advice },
+    async (source, policy): Promise<Wasm> => {
+      const [module, loaded] = await Promise.all([compileWasm(source ?? own(), 'wasmengine_load', policy), glueOf()]);
+      glue = loaded as Glue & Generated;
+      await glue.default({ module_or_path: module });
+      return instance(name, glue);
+    },
+    renewal(
+      () => glue.__wbg_reset_state(),
+      () => instance(name, glue),
+    ),
+  );
+}
+
+// Bundlers look for exactly these expressions.
+const loadGpu = loaderOf(
+  'rillm',
+  ['wasmUrl', 'wasmModule'],
+  () => new URL('./wasm/rillm_bg.wasm', import.meta.url),
+  () => Promise.resolve(gpuGlue),
 );
+const loadCpu = loaderOf(
+  'rillm_cpu',
+  ['cpuWasmUrl', 'cpuWasmModule'],
+  () => new URL('./wasm/rillm_cpu_bg.wasm', import.meta.url),
+  () => import('./wasm/rillm_cpu.js'),
+);
+
+/** The engine of this thread for a device. */
+export function loadWasm({ device, from }: EngineWasm = { device: 'gpu' }, policy?: RetryPolicy): Promise<Wasm> {
+  return device === 'cpu' ? loadCpu(from, policy) : loadGpu(from, policy);
+}

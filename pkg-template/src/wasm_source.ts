@@ -19,6 +19,18 @@ export interface WasmOptions {
   wasmModule?: WasmSource | undefined;
 }
 
+/** Which of the engine's modules, and where it comes from if that is not beside the package. */
+export interface EngineWasm {
+  device: 'gpu' | 'cpu';
+  from?: SentWasm;
+}
+
+/** The engine's module for a device. */
+export async function engineWasm(options: object, device: 'gpu' | 'cpu', signal?: AbortSignal): Promise<EngineWasm> {
+  const from = await sentWasm(options, signal, device === 'cpu' ? ['cpuWasmUrl', 'cpuWasmModule'] : ['wasmUrl', 'wasmModule']);
+  return { device, ...(from === undefined ? {} : { from }) };
+}
+
 const WANTED = 'a URL, a Response, an ArrayBuffer, a typed array or a WebAssembly.Module';
 
 /** The module that `wasmUrl` and `wasmModule` name, or their likes by other names; undefined for the one beside the package. */

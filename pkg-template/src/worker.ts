@@ -164,8 +164,19 @@ async function call({ id, method, args }: ToWorker & { type: 'call' }): Promise<
   }
 }
 
+async function loadAdapter({ id, source, data }: ToWorker & { type: 'adapter' }): Promise<unknown> {
+  const controller = new AbortController();
+  calls.set(id, controller);
+  try {
+    return await host.loadAdapter(revive(source), data, services(id), controller.signal);
+  } finally {
+    calls.delete(id);
+  }
+}
+
 scope.addEventListener('message', ({ data }) => {
-  switch (data.type) {
+  // An application that made the worker may send it something as well.
+  switch (data?.type) {
     case 'live':
       live(data.lock, (message) => scope.postMessage(message));
       break;
@@ -185,6 +196,9 @@ scope.addEventListener('message', ({ data }) => {
       break;
     case 'download':
       void answer(data.id, () => host.download(revive(data.source), data.options, services(data.id), undefined));
+      break;
+    case 'adapter':
+      void answer(data.id, () => loadAdapter(data));
       break;
     case 'digest': {
       const { of, port, wasm } = data;

@@ -4,8 +4,10 @@
 import { ChunkQueue, RUN_AHEAD_CHUNKS } from './chunk_queue.js';
 import { abortError, EngineError, errorData, textOf, toEngineError, workerLost } from './errors.js';
 import type { Digested } from './files/digester.js';
+import type { LoadedAdapter } from './generated/loading.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type {
+  AdapterData,
   AttachedSession,
   Chunk,
   EmbeddingsData,
@@ -30,7 +32,7 @@ import { startWorker } from './start_worker.js';
 import { WorkerStart } from './worker_fault.js';
 import { WorkerLife } from './worker_life.js';
 import type { ByteSource, EngineStats, Inspection, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
-import type { SentWasm } from './wasm_source.js';
+import type { EngineWasm } from './wasm_source.js';
 
 /** A worker that is busy this long after dispose() is ended as it is. */
 const DISPOSE_TIMEOUT_MS = 2000;
@@ -59,7 +61,7 @@ export class WorkerHost implements Host {
   #digesters = new Digesters();
   /** What the load that runs was given. */
   #services: LoadServices | undefined;
-  #wasm: SentWasm | undefined;
+  #wasm: EngineWasm | undefined;
   /** Of the load, and heard as long as the worker lives. */
   #onMemoryPressure: LoadServices['onMemoryPressure'] = () => {};
   #start: WorkerStart;
@@ -274,6 +276,30 @@ export class WorkerHost implements Host {
     return this.#call('kernelTimes');
   }
 
+  /** The engine stays when it is aborted, unlike in `load`. */
+  async loadAdapter(source: HostSource, data: AdapterData, services: LoadServices, signal?: AbortSignal): Promise<LoadedAdapter> {
+    this.#services = services;
+    try {
+      return await this.#ending<LoadedAdapter>(signal, (id) => ({ type: 'adapter', id, source: this.#send(source), data }), services);
+    } finally {
+      this.#services = undefined;
+      this.#digesters.end();
+      this.#sources.length = 0;
+    }
+  }
+
+  setAdapterScale(name: string, scale: number): Promise<void> {
+    return this.#call('setAdapterScale', name, scale);
+  }
+
+  unloadAdapter(name: string): Promise<void> {
+    return this.#call('unloadAdapter', name);
+  }
+
+  adapters(): Promise<LoadedAdapter[]> {
+    return this.#call('adapters');
+  }
+
   async dispose(): Promise<void> {
     if (this.#gone !== undefined) return;
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -301,16 +327,21 @@ export class WorkerHost implements Host {
   }
 
   /** A call that the signal ends over there. */
-  async #abortable<Method extends keyof HostCalls>(
+  #abortable<Method extends keyof HostCalls>(
     signal: AbortSignal | undefined,
     method: Method,
     ...args: Parameters<HostCalls[Method]>
   ): Promise<Awaited<ReturnType<HostCalls[Method]>>> {
+    return this.#ending(signal, (id) => ({ type: 'call', id, method, args }) as ToWorker);
+  }
+
+  /** Something that the signal ends over there. */
+  async #ending<T>(signal: AbortSignal | undefined, message: (id: number) => ToWorker, services?: LoadServices): Promise<T> {
     let abort = () => {};
-    const answer = this.#ask<Awaited<ReturnType<HostCalls[Method]>>>((id) => {
+    const answer = this.#ask<T>((id) => {
       abort = () => this.#post({ type: 'abort', id });
-      return { type: 'call', id, method, args } as ToWorker;
-    });
+      return message(id);
+    }, services);
     if (signal?.aborted) abort();
     signal?.addEventListener('abort', abort, { once: true });
     try {
@@ -346,6 +377,8 @@ export class WorkerHost implements Host {
   }
 
   #receive(message: FromWorker): void {
+    // The module of a worker that the application made may send something as well.
+    if (typeof message !== 'object' || message === null) return;
     if (message.type === 'crash') {
       this.#end(toEngineError(message.error));
       return;

@@ -23,19 +23,25 @@ const FEATURES = [
   'multivalue',
 ];
 
+/** Compiles the workspace's own crates with wasm's vectors. */
+const SIMD_RUSTC = join(root, 'scripts/build/simd_rustc.sh');
+
 /**
- * `-Oz --converge` takes more than twice as long for a thousandth less. The lowest kilobyte of memory is the end of the stack, so no address
- * is below it.
+ * `-Os` and `-O3` take four times as long, and what they make is larger once it is compressed, by up to a twelfth: what they inline stands there
+ * twice. The lowest kilobyte of memory is the end of the stack, so no address is below it.
  */
-const FOR_SIZE = ['-Os', '--low-memory-unused'];
-const FOR_SPEED = ['-O3', '--low-memory-unused'];
+const OPTIMISED = ['-O1', '--low-memory-unused'];
 
-/** Layers of the crate `rillm` that only its feature `engine` compiles (`src/lib.rs`). */
-const ENGINE_LAYERS = ['decode', 'engine', 'model', 'sampler', 'text'].map((layer) => join(root, 'src', layer, '/'));
+/** For what calls itself: without inlining its calls take more of the stack, and grammars at their limit overflow it. */
+const OPTIMISED_DEEP = ['-Os', '--low-memory-unused'];
+
+/** Layers of the crate `rillm` that only its features `engine` and `train` compile (`src/lib.rs`). */
+const ENGINE_LAYERS = ['decode', 'engine', 'model', 'sampler', 'text', 'train'].map((layer) => join(root, 'src', layer, '/'));
 
 /**
- * Each wasm of the package: the crate that it is made of, its cargo features if they are not the default ones, its sources, and whether its
- * crate is optimised for speed. The engine's is the last: what cargo keeps of the crate `rillm` is what `tests/web.rs` is linked with.
+ * Each wasm of the package: the crate that it is made of, its cargo features if they are not the default ones, its sources, whether its
+ * crate is optimised for speed, and whether it calls itself deeply. The engine's is the last: what cargo keeps of the crate `rillm` is what
+ * `tests/web.rs` is linked with.
  */
 export const WASM = {
   tensor: {
@@ -46,13 +52,38 @@ export const WASM = {
     isFast: true,
     sources: () => files(join(root, 'src')).filter((file) => !ENGINE_LAYERS.some((layer) => file.startsWith(layer))),
   },
-  grammar: { name: 'rillm_grammar', crate: 'rillm-grammar', sources: () => files(join(root, 'grammar/src')) },
-  engine: { name: 'rillm', crate: 'rillm', sources: () => files(join(root, 'src')) },
+  grammar: { name: 'rillm_grammar', crate: 'rillm-grammar', isDeep: true, sources: () => files(join(root, 'grammar/src')) },
+  cpu: {
+    name: 'rillm_cpu',
+    crate: 'rillm',
+    features: ['engine', 'cpu'],
+    hasVectors: true,
+    sources: () => [
+      ...files(join(root, 'src')),
+      ...files(join(root, 'cpu_device/src')),
+      ...files(join(root, 'cpu_kernels/src')),
+      SIMD_RUSTC,
+    ],
+  },
+  engine: { name: 'rillm', crate: 'rillm', features: ['engine'], sources: () => files(join(root, 'src')) },
 };
-const MANIFESTS = ['Cargo.toml', 'grammar/Cargo.toml', 'grammar/build.rs', 'Cargo.lock', 'rust-toolchain.toml'];
+const MANIFESTS = [
+  'Cargo.toml',
+  'cpu_device/Cargo.toml',
+  'cpu_kernels/Cargo.toml',
+  'grammar/Cargo.toml',
+  'grammar/build.rs',
+  'Cargo.lock',
+  'rust-toolchain.toml',
+];
 
 /** Builds a wasm into a folder: the glue, its types and the optimised wasm. `more` names features that it does not have in the package. */
-export async function buildWasm({ name, crate, features = [], isFast = false, sources }, { more = [], into, optimise = true }, step, say) {
+export async function buildWasm(
+  { name, crate, features = [], isFast = false, isDeep = false, hasVectors = false, sources },
+  { more = [], into, optimise = true },
+  step,
+  say,
+) {
   mkdirSync(into, { recursive: true });
   const glue = [`${name}.js`, `${name}.d.ts`, `${name}_bg.wasm`].map((file) => join(into, file));
   const stamp = [name, ...more, ...(optimise ? [] : ['unoptimised'])].join('+');
@@ -62,7 +93,7 @@ export async function buildWasm({ name, crate, features = [], isFast = false, so
     const ofCrate = optimise ? (isFast ? 3 : undefined) : 0;
     const level = ofCrate === undefined ? [] : ['--config', `profile.release.package.${crate}.opt-level=${ofCrate}`];
     const chosen = [...level, '--features', [...features, ...more].join(','), ...(features.length > 0 ? ['--no-default-features'] : [])];
-    const env = { ...process.env, ...(await cargoEnv(step)) };
+    const env = { ...process.env, ...(await cargoEnv(step)), ...(hasVectors ? { RUSTC_WORKSPACE_WRAPPER: SIMD_RUSTC } : {}) };
     await step('cargo', ['build', '--release', '--target', TARGET, '--locked', '--package', crate, '--lib', ...chosen], { env });
     const wasm = join(targetFolder(), `${TARGET}/release/${crate.replaceAll('-', '_')}.wasm`);
     const bindgen = join(root, '.cache/bindgen', stamp);
@@ -82,11 +113,11 @@ export async function buildWasm({ name, crate, features = [], isFast = false, so
       const binaryen = (tool, ...args) =>
         step(process.execPath, [
           join(root, 'node_modules/binaryen/bin', tool),
-          ...FEATURES.map((feature) => `--enable-${feature}`),
+          ...[...FEATURES, ...(hasVectors ? ['simd'] : [])].map((feature) => `--enable-${feature}`),
           ...args,
         ]);
       await binaryen('wasm-metadce', '--graph-file', graph, '-g', made, '-o', called);
-      await binaryen('wasm-opt', ...(isFast ? FOR_SPEED : FOR_SIZE), called, '-o', finished);
+      await binaryen('wasm-opt', ...(isDeep ? OPTIMISED_DEEP : OPTIMISED), called, '-o', finished);
     }
     copyFileSync(join(bindgen, `${name}.js`), glue[0]);
     copyFileSync(join(bindgen, `${name}.d.ts`), glue[1]);

@@ -1,7 +1,8 @@
 """Writes tiny random encoder-decoders and what transformers answers into tests/golden/encoder_decoders/MODEL/: a Hugging Face folder as
 the hub has it, and where llama.cpp knows the architecture the same model as GGUF.
 
-    python scripts/golden/encoder_decoders.py [MODEL ...]   (needs torch, transformers, tokenizers, safetensors, gguf, numpy; on the CPU)
+    python scripts/golden/encoder_decoders.py [MODEL ...]
+    (needs torch, transformers, tokenizers, sentencepiece, safetensors, gguf, numpy; on the CPU)
 
 The reference is transformers in float32 on the CPU. Weights are random with a fixed seed and representable in bfloat16. Texts are longer
 than the distances that have buckets of their own.
@@ -18,8 +19,10 @@ import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
+from transformers.generation.logits_process import NoBadWordsLogitsProcessor
 from transformers.utils import logging
 
+import marian_tokenizer
 from tiny_models import gguf_file
 
 OUT = Path(__file__).resolve().parents[2] / "tests" / "golden" / "encoder_decoders"
@@ -65,6 +68,19 @@ MODELS = {
     "nllb": ("m2m_100", FAIRSEQ | {"encoder_layers": 1, "decoder_layers": 2, "encoder_ffn_dim": 28, "decoder_ffn_dim": 20,
                                    "encoder_attention_heads": 3, "decoder_attention_heads": 2, "scale_embedding": True}),
 }
+MARIAN_VOCABULARY = marian_tokenizer.vocabulary()
+MARIAN_PAD = MARIAN_VOCABULARY["<pad>"]
+MODELS["marian"] = ("marian", {
+    "vocab_size": len(MARIAN_VOCABULARY), "d_model": 24, "max_position_embeddings": CONTEXT, "encoder_layers": 1, "decoder_layers": 2,
+    "encoder_ffn_dim": 28, "decoder_ffn_dim": 20, "encoder_attention_heads": 3, "decoder_attention_heads": 2, "scale_embedding": True,
+    "activation_function": "swish", "decoder_start_token_id": MARIAN_PAD, "pad_token_id": MARIAN_PAD, "eos_token_id": 0, "bos_token_id": 0,
+    "forced_eos_token_id": 0, "share_encoder_decoder_embeddings": True, "tie_word_embeddings": True})
+# A multilingual model is told the language by the text.
+MARIAN_TEXTS = [">>deu<< the cat sat on the mat, and the dog sings of the sea.", "a dog"]
+# What published configurations say besides, and transformers does not read.
+MARIAN_FIELDS = {
+    "static_position_embeddings": True, "normalize_before": False, "normalize_embedding": False, "add_final_layer_norm": False,
+    "add_bias_logits": False, "num_beams": 4}
 # What a request names, after the decoder's start.
 FORCED = {"mbart": "deu_Latn", "nllb": "deu_Latn"}
 
@@ -124,6 +140,8 @@ def random_model(kind: str, fields: dict, seed: int):
                 values = generator.uniform(0.5, 1.5, shape)
             elif "relative_attention_bias" in name:
                 values = generator.normal(0, 1.5, shape)
+            elif "embed_positions" in name and kind == "marian":
+                continue  # sines
             elif "embed_positions" in name:
                 values = generator.normal(0, 1, shape)
             elif name.endswith("shared.weight") and tied:
@@ -135,17 +153,20 @@ def random_model(kind: str, fields: dict, seed: int):
         for name, buffer in model.named_buffers():
             if name == "final_logits_bias":
                 buffer.copy_(torch.from_numpy(generator.normal(0, 0.5, tuple(buffer.shape))).to(torch.bfloat16).float())
+                if kind == "marian":
+                    buffer[0, MARIAN_PAD] = 20.0  # the largest, so that it has to be banned
     return config, model
 
 
 @torch.inference_mode()
-def answers(model, source: list[int], ids: list[int], start: list[int]) -> tuple[np.ndarray, list[int], float]:
+def answers(model, source: list[int], ids: list[int], start: list[int], bad_words: list[list[int]]) -> tuple[np.ndarray, list[int], float]:
     """→ logits [ids, vocabulary], greedy continuation of `start`, the smallest margin of its steps. Each step is a pass without a cache."""
+    ban = NoBadWordsLogitsProcessor(bad_words, model.config.eos_token_id) if bad_words else lambda _, logits: logits
     run = lambda tokens: model(  # noqa: E731
         input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([tokens]), use_cache=False).logits[0]
     sequence, margin = list(start), np.inf
     for _ in range(GREEDY_TOKENS):
-        best = torch.topk(run(sequence)[-1], 2)
+        best = torch.topk(ban(torch.tensor([sequence]), run(sequence)[-1:])[0], 2)
         margin = min(margin, float(best.values[0] - best.values[1]))
         sequence.append(int(best.indices[0]))
     return run(ids).numpy(), sequence[len(start) :], margin
@@ -187,7 +208,9 @@ def write_model(name: str, seed: int) -> bool:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     config, model = random_model(kind, fields, seed)
-    tokenizer = Tokenizer.from_str(json.dumps(tokenizer_json(kind)))
+    is_marian = kind == "marian"
+    tokenizer = marian_tokenizer.Marian(folder) if is_marian else Tokenizer.from_str(json.dumps(tokenizer_json(kind)))
+    bad_words = [[MARIAN_PAD]] if is_marian else []
     start = [fields["decoder_start_token_id"]]
     if name in FORCED:
         start.append(tokenizer.token_to_id(FORCED[name]))
@@ -195,10 +218,14 @@ def write_model(name: str, seed: int) -> bool:
         start.append(fields["forced_bos_token_id"])
     generator = np.random.default_rng(seed + 1)
     cases, logits = [], []
-    for text in TEXTS:
+    for text in MARIAN_TEXTS if is_marian else TEXTS:
         source = tokenizer.encode(text).ids
         ids = start + generator.integers(2, fields["vocab_size"], DECODER_TOKENS - len(start)).tolist()
-        of_case, greedy, margin = answers(model, source, ids, start)
+        if is_marian and not cases:
+            # What would come next is banned too, but for the end.
+            first = answers(model, source, ids, start, bad_words)[1]
+            bad_words += [first[:2], [0]]
+        of_case, greedy, margin = answers(model, source, ids, start, bad_words)
         if margin < SMALLEST_MARGIN:
             return False
         cases.append({"text": text, "source": source, "ids": ids, "greedy": greedy, "answer": tokenizer.decode(greedy)})
@@ -207,6 +234,9 @@ def write_model(name: str, seed: int) -> bool:
         return False
     np.save(folder / "logits.npy", np.concatenate(logits).astype("<f4"))
     golden = {"start": start, "forced": FORCED.get(name), "cases": cases}
+    if is_marian:
+        golden["encoded"] = [{"text": text, "ids": (ids := tokenizer.encode(text).ids), "decoded": tokenizer.decode(ids)}
+                             for text in marian_tokenizer.TEXTS]
     (folder / "golden.json").write_text(json.dumps(golden, ensure_ascii=False) + "\n")
     model.to(torch.bfloat16).save_pretrained(folder)
     (folder / "model.safetensors").chmod(0o644)
@@ -214,12 +244,16 @@ def write_model(name: str, seed: int) -> bool:
     path = folder / "config.json"
     written = json.loads(path.read_text())
     written = {key: value for key, value in written.items() if key != "scale_decoder_outputs"} | {
-        key: fields[key] for key in ("tie_word_embeddings", "n_positions") if key in fields}
+        key: fields[key] for key in ("tie_word_embeddings", "n_positions") if key in fields} | (MARIAN_FIELDS if is_marian else {})
     path.write_text(json.dumps(written, indent=2) + "\n")
     if "forced_bos_token_id" in fields:
         path = folder / "generation_config.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"forced_bos_token_id": fields["forced_bos_token_id"]}, indent=2) + "\n")
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer_json(kind), ensure_ascii=False))
+    if is_marian:
+        path = folder / "generation_config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"bad_words_ids": bad_words, "num_beams": 4}, indent=2) + "\n")
+    else:
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer_json(kind), ensure_ascii=False))
     if kind == "t5" and fields["relative_attention_max_distance"] == 128:
         t5_gguf(folder, name, config)
     print(name, f"seed {seed},", sum(file.stat().st_size for file in folder.iterdir()), "bytes")

@@ -42,6 +42,7 @@ PIECES += [("<mask>", 0.0)]
 POOLING = {
     "bert": "cls", "nomic_bert": "mean", "xlm_roberta": "mean", "modern_bert": "cls", "gemma_embedding": "mean", "jina_bert_v3": "mean",
     "jina_bert_v2": "mean", "gte": "cls", "mpnet": "mean", "distilbert": "mean", "electra": "max", "deberta_v2": "mean", "t5encoder": "mean",
+    "gte_new": "cls",
 }
 # llama.cpp's names of architectures; others have none.
 ARCHS = {
@@ -51,7 +52,7 @@ ARCHS = {
 # transformers' names, where they differ from ours.
 MODEL_TYPES = {
     "xlm_roberta": "xlm-roberta", "modern_bert": "modernbert", "gemma_embedding": "gemma3_text", "jina_bert_v3": "jina_embeddings_v3",
-    "deberta_v2": "deberta-v2", "t5encoder": "t5",
+    "deberta_v2": "deberta-v2", "t5encoder": "t5", "gte_new": "gte",
 }
 SMALL = {"hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 60}
 FOUR_LAYERS = {"hidden_size": 24, "num_hidden_layers": 4, "intermediate_size": 32}
@@ -85,6 +86,7 @@ CONFIGS |= {
     },
     "jina_bert_v3": SMALL | {"max_position_embeddings": CONTEXT, "pad_token_id": 0},
     "gte": SMALL | {"max_position_embeddings": CONTEXT, "pad_token_id": 0, "type_vocab_size": 2},
+    "gte_new": SMALL | {"max_position_embeddings": CONTEXT, "pad_token_id": 0, "type_vocab_size": 1},
     "mpnet": SMALL | {"max_position_embeddings": CONTEXT + 2, "layer_norm_eps": 1e-5, "pad_token_id": 1},
     "distilbert": {"dim": 36, "n_layers": 2, "n_heads": 3, "hidden_dim": 60, "max_position_embeddings": CONTEXT},
     # Its embedding is shorter than the rest.
@@ -200,7 +202,43 @@ def random_model(kind: str):
     config = AutoConfig.for_model(MODEL_TYPES.get(kind, kind), vocab_size=len(vocabulary), **CONFIGS[kind])
     model = T5EncoderModel(config).eval() if kind == "t5encoder" else AutoModel.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
     fill(model)
+    if kind == "gte_new":
+        stretch_rope(model)
     return config, model
+
+
+# What Alibaba's own configuration has (`new`), which transformers writes otherwise.
+NEW_CONFIG = {
+    "architectures": ["NewModel"], "model_type": "new", "type_vocab_size": 0, "rope_theta": 500.0, "rope_scaling": {"factor": 8.0, "type": "ntk"},
+    "pack_qkv": False, "position_embedding_type": "rope", "layer_norm_type": "layer_norm", "logn_attention_scale": False,
+    "logn_attention_clip1": False, "unpad_inputs": False, "use_memory_efficient_attention": False,
+}
+
+
+def stretch_rope(model) -> None:
+    """Their code's frequencies, which transformers does not know: "fixed NTK" of https://kexue.fm/archives/9706. There are no token types."""
+    width = model.config.hidden_size // model.config.num_attention_heads
+    pairs = torch.arange(width // 2, dtype=torch.float64)
+    factor = NEW_CONFIG["rope_scaling"]["factor"]
+    # Pair i turns more slowly by factor^((i + 1) / pairs), so the last one by the whole factor.
+    frequencies = NEW_CONFIG["rope_theta"] ** (-2 * pairs / width) / factor ** ((pairs + 1) * 2 / width)
+    with torch.no_grad():
+        model.rotary_emb.inv_freq.copy_(frequencies.float())
+        model.embeddings.token_type_embeddings.weight.zero_()
+
+
+def write_new(folder: Path) -> None:
+    """The folder as Alibaba's code has it, without `pack_qkv`."""
+    state = load_file(folder / "model.safetensors")
+    del state["embeddings.token_type_embeddings.weight"]
+    for name in [name for name in state if ".qkv_proj." in name]:
+        for which, part in zip("qkv", state.pop(name).chunk(3), strict=True):
+            state[name.replace("qkv_proj", f"{which}_proj")] = part.contiguous()
+    save_file(state, folder / "model.safetensors")
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    del config["rope_parameters"]
+    path.write_text(json.dumps(config | NEW_CONFIG, indent=2) + "\n")
 
 
 def fill(model) -> None:
@@ -364,6 +402,8 @@ def main():
         ids = [token_ids(kind, text) for text in TEXTS]
         vectors = [vector(model, one, pooling, dense) for one in ids]
         model.save_pretrained(folder)
+        if kind == "gte_new":
+            write_new(folder)
         (folder / "model.safetensors").chmod(0o644)
         (folder / "tokenizer.json").write_text(json.dumps(tokenizer_json(kind), ensure_ascii=False) + "\n")
         (folder / "1_Pooling").mkdir()

@@ -22,6 +22,8 @@ export function expectedFiles() {
     ...sources.flatMap((name) => [`dist/${name}.js`, `dist/${name}.d.ts`]),
     'dist/wasm/rillm.js',
     'dist/wasm/rillm_bg.wasm',
+    'dist/wasm/rillm_cpu.js',
+    'dist/wasm/rillm_cpu_bg.wasm',
     'dist/wasm/rillm_grammar.js',
     'dist/wasm/rillm_grammar_bg.wasm',
     'dist/wasm/rillm_tensor.js',

@@ -23,17 +23,17 @@ const CLOSING_MS = 30_000;
  * Files that run on SwiftShader: what is about the kernels of models and the loss of a GPU; `arguments` and `tensor`, which compile thousands of kernels and run
  * each once; and those that interrupt answers, which lavapipe has given before they get to it.
  */
-const ON_SWIFTSHADER = [
-  ...['gpu', 'gpu_crash', 'limits', 'model', 'models'],
-  ...['arguments', 'tensor'],
-  ...['serve', 'shared', 'worker_lost'],
-].map((name) => `browser/${name}.test.mjs`);
+const ON_SWIFTSHADER = ['gpu', 'gpu_crash', 'model', 'arguments', 'tensor', 'shared'].map((name) => `browser/${name}.test.mjs`);
 
 /** Files in which the demo model says much: it pays to optimise its kernels. The others compile more than they run. */
-const OPTIMISED = ['clients', 'demo_model', 'example_chats', 'guide', 'page', 'responses', 'structured', 'tool_calls'].map(
-  (name) => `browser/${name}.test.mjs`,
-);
+const OPTIMISED = ['demo_model', 'guide', 'page'].map((name) => `browser/${name}.test.mjs`);
 const SOONER = { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' };
+
+/** Files whose subject is neither a GPU nor a kernel run their models on the CPU; with `RILLM_DEVICE=gpu` on a driver as well. */
+const ON_CPU = [
+  ...['adapters', 'clients', 'embeddings', 'example_chats', 'hostile', 'page_chat', 'page_models', 'requests', 'responses'],
+  ...['retries', 'serve', 'sources', 'structured', 'tool_calls', 'worker_lost'],
+].map((name) => `browser/${name}.test.mjs`);
 
 /** How to start the browser for a file, as options of playwright-core; undefined for SwiftShader. */
 function optionsFor(name) {
@@ -69,7 +69,8 @@ export async function nodeTests(folder, part = '', { chromium = true } = {}) {
       }
       kindOfBrowser = kind({ name });
       if (!browser?.isRunning()) browser = await serveChromium(optionsFor(name));
-      const row = await runFile(name, { ...process.env, RILLM_TEST_BROWSER: browser.endpoint });
+      const device = ON_CPU.includes(name) ? { RILLM_DEVICE: process.env.RILLM_DEVICE ?? 'cpu' } : {};
+      const row = await runFile(name, { ...process.env, ...device, RILLM_TEST_BROWSER: browser.endpoint });
       if (row.failed > 0) {
         // Whatever became of it must not fail the next file too.
         await closed(browser);

@@ -14,6 +14,7 @@ export function lintingEnv() {
   return {
     CARGO_INCREMENTAL: '0',
     CARGO_PROFILE_DEV_DEBUG: '0',
+    CARGO_PROFILE_DEV_CODEGEN_UNITS: '1',
     ...process.env,
     RUSTC_WORKSPACE_WRAPPER: 'clippy-driver',
     CLIPPY_ARGS: args,

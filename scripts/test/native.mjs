@@ -43,6 +43,9 @@ const LIMIT_MS = 30 * 60_000;
 /** Mesa's driver works on the thread that asks: files run at the same time, one for each core, and to wake others costs a tenth of it. */
 const ON_ONE_THREAD = { LP_NUM_THREADS: '0' };
 
+/** For glibc, whose heap the compiler of kernels else grows and trims all the time: a tenth of its processor time. Others ignore it. */
+const ROOMY_HEAP = { MALLOC_TOP_PAD_: String(64 << 20), MALLOC_TRIM_THRESHOLD_: String(1 << 30) };
+
 const countsOf = (text) => sum(text.split('\n').map((line) => rustCounts(line) ?? {}));
 
 /**
@@ -51,10 +54,10 @@ const countsOf = (text) => sum(text.split('\n').map((line) => rustCounts(line) ?
  */
 const SOONER = { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' };
 const COMPILING = Object.fromEntries(
-  [
-    ...['gpu/array_golden', 'gpu/ops', 'gpu/ops without subgroups'],
-    ...['engine/architectures', 'engine/checkpoint', 'engine/mutations', 'engine/recurrent'],
-  ].map((name) => [`native ${name}`, SOONER]),
+  [...['gpu/array_golden', 'gpu/ops', 'gpu/ops without subgroups'], ...['engine/checkpoint', 'engine/mutations']].map((name) => [
+    `native ${name}`,
+    SOONER,
+  ]),
 );
 
 /**
@@ -63,8 +66,19 @@ const COMPILING = Object.fromEntries(
  */
 const ON_SWIFTSHADER = ['gpu/array_golden', 'gpu/arrays', 'gpu/quants'].map((name) => `native ${name}`);
 
-/** The environment by which a file takes another driver than the system's first, or that one otherwise. */
+/**
+ * These are about what an engine does with a model, and not about its kernels, which have tests of their own: they run on the CPU's device, which
+ * compiles nothing. With `RILLM_DEVICE=gpu` all of them run on a driver.
+ */
+const ON_CPU = [
+  ...['adapters', 'architectures', 'bad_requests', 'bitnet', 'chat', 'choices', 'classifiers', 'draft_model', 'embeddings'],
+  ...['encoder_decoders', 'gguf', 'hub', 'kv_cache', 'latents', 'logits_processor', 'logprobs', 'mtp', 'penalties', 'real_models'],
+  ...['recurrent', 'replay', 'sessions', 'shared_kv', 'speculation', 'structured', 'together', 'tool_calls'],
+].map((name) => `native engine/${name}`);
+
+/** The environment by which a file takes another device or driver than the system's first, or that one otherwise. */
 function driverOf(name) {
+  if (ON_CPU.includes(name) && process.env.RILLM_DEVICE !== 'gpu') return { RILLM_DEVICE: 'cpu' };
   const driver = ON_SWIFTSHADER.includes(name) && likelyAdapter() === 'swiftshader' ? swiftShaderDriver() : undefined;
   return driver === undefined ? (COMPILING[name] ?? {}) : { VK_DRIVER_FILES: driver, VK_ICD_FILENAMES: driver };
 }
@@ -79,7 +93,7 @@ function runFile({ name, executable, folder, tests }) {
       stdio: ['ignore', 'pipe', 'pipe'],
       timeout: LIMIT_MS,
       killSignal: 'SIGKILL',
-      env: { ...process.env, ...ON_ONE_THREAD, ...driverOf(name), CARGO_MANIFEST_DIR: folder },
+      env: { ...process.env, ...ON_ONE_THREAD, ...ROOMY_HEAP, ...driverOf(name), CARGO_MANIFEST_DIR: folder },
     });
     let text = '';
     for (const stream of [child.stdout, child.stderr]) {

@@ -9,7 +9,18 @@ import { NOTHING, rustCounts, stripColours } from './counts.mjs';
 
 /** Builds the tests; resolves to the file. Without the link-time optimisation of the profile, which takes four times as long as all the rest. */
 async function builtTests() {
-  const args = ['rustc', '--release', '--target', 'wasm32-unknown-unknown', '--locked', '--test', 'web'];
+  const args = [
+    'rustc',
+    '--release',
+    '--target',
+    'wasm32-unknown-unknown',
+    '--locked',
+    '--no-default-features',
+    '--features',
+    'engine',
+    '--test',
+    'web',
+  ];
   const format = '--message-format=json-render-diagnostics';
   const { code, text } = await captured('cargo', [...args, format, '--', '-C', 'lto=off'], {
     env: { ...process.env, ...(await cargoEnv(run)) },

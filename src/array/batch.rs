@@ -57,7 +57,7 @@ impl Batch {
 
     /// Adds an array and returns its number.
     pub fn insert(&mut self, array: Array) -> u32 {
-        self.push(Slot::Array(array))
+        self.push(Slot::Array(array.detached()))
     }
 
     /// The shape and type of an array, also before its operation was executed. An error if there is no such number.

@@ -6,6 +6,7 @@ use std::rc::{Rc, Weak};
 use futures_util::future::LocalBoxFuture;
 
 use super::dtype::DType;
+use super::gradient::tape::Tape;
 use super::graph::compiled::Kernels;
 use super::sweep::push_swept;
 use super::trial::Trials;
@@ -24,6 +25,7 @@ struct Parts {
     pending: RefCell<Vec<Weak<dyn Waiting>>>,
     last_number: Cell<u64>,
     trials: Trials,
+    tape: Tape,
 }
 
 impl Library {
@@ -35,6 +37,7 @@ impl Library {
             pending: RefCell::default(),
             last_number: Cell::default(),
             trials: Trials::default(),
+            tape: Tape::default(),
         }))
     }
 
@@ -64,6 +67,10 @@ impl Library {
     pub(crate) fn note_pending(&self, waiting: Weak<dyn Waiting>) {
         let waits = |waiting: &Weak<dyn Waiting>| waiting.upgrade().is_some_and(|waiting| waiting.waits());
         push_swept(&mut self.0.pending.borrow_mut(), waiting, waits);
+    }
+
+    pub(crate) fn tape(&self) -> &Tape {
+        &self.0.tape
     }
 
     pub(super) fn next_number(&self) -> u64 {

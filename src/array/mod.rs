@@ -5,6 +5,7 @@
 
 mod batch;
 mod dtype;
+mod gradient;
 mod graph;
 mod layout;
 mod library;
@@ -16,6 +17,8 @@ mod waiting;
 
 pub use batch::Batch;
 pub use dtype::{DType, promote};
+pub use gradient::backward::Backward;
+pub use gradient::own::{OwnRule, pulled_back};
 pub use graph::node::Array;
 pub use layout::Layout;
 pub use library::Library;

@@ -27,6 +27,7 @@ impl Plan {
         self.library.check_is_free("replay")?;
         self.library.context().device().check_usable()?;
         self.written.iter().try_for_each(|memory| memory.compute_dependents())?;
+        self.written.iter().for_each(|memory| memory.note_write());
         self.library.context().replay(&self.plan)
     }
 
@@ -46,8 +47,18 @@ impl Library {
     /// submit. Its results stay; everything else that it makes has to be gone when it ends.
     pub async fn plan(&self, step: impl Fn() -> Result<Vec<Array>>) -> Result<(Vec<Array>, Plan)> {
         let step = || {
-            let results = step()?;
+            let results = step();
+            // In each run it finds things as they were before.
+            let is_left = self.trials().drop_gradients();
+            let results: Vec<Array> = results?.iter().map(Array::detached).collect();
             results.iter().try_for_each(Array::evaluate)?;
+            if is_left {
+                bail!(
+                    InvalidRequest,
+                    "plan: a gradient that the function made is left at its end, and a replay would not see it; call zeroGrad() at its end, or give \
+                     the tensor a gradient before, to which replays add"
+                );
+            }
             Ok(results)
         };
         self.needed_kernels(step)?.await?;
@@ -59,7 +70,7 @@ impl Library {
             if device.is_tracing() {
                 return self.trials().run(self.next_number(), step).map(|(results, _)| (results, Vec::new()));
             }
-            self.trials().noting_writes(step)
+            self.trials().noting_writes(self.next_number(), step)
         };
         let ((results, mut written), plan) = self.context().plan(recorded).await?;
         for result in &results {

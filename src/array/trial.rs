@@ -1,8 +1,9 @@
 //! Trials: work that is run to learn what it would do, and whose traces on arrays are wiped out afterwards.
 
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
+use super::gradient::tape::Recorded;
 use super::waiting::{Waiting, Written};
 use crate::error::Result;
 
@@ -13,7 +14,15 @@ type Undo = Box<dyn FnOnce() -> Option<Rc<dyn Waiting>>>;
 #[derive(Default)]
 pub(super) struct Trials {
     trial: RefCell<Option<Trial>>,
-    written: RefCell<Option<Vec<Rc<dyn Written>>>>,
+    recording: RefCell<Option<Recording>>,
+    /// What got a gradient meanwhile.
+    gradients: RefCell<Vec<Weak<dyn Recorded>>>,
+}
+
+struct Recording {
+    /// Nodes from this number on are the plan's own.
+    first: u64,
+    written: Vec<Rc<dyn Written>>,
 }
 
 struct Trial {
@@ -34,7 +43,7 @@ impl Trials {
 
     /// Hears of memory that is written.
     pub fn note_write(&self, memory: &Rc<impl Written + 'static>) {
-        if let Some(written) = &mut *self.written.borrow_mut()
+        if let Some(Recording { written, .. }) = &mut *self.recording.borrow_mut()
             && !written.iter().any(|known| std::ptr::addr_eq(Rc::as_ptr(known), Rc::as_ptr(memory)))
         {
             written.push(memory.clone());
@@ -54,17 +63,43 @@ impl Trials {
 
     /// An error while something is tried or recorded.
     pub fn check_is_free(&self, what: &str) -> Result<()> {
-        if self.trial.borrow().is_some() || self.written.borrow().is_some() {
+        if self.is_running() {
             bail!(InvalidRequest, "{what}: not inside of what a plan records; call it before or after");
         }
         Ok(())
     }
 
     /// Runs `work` and returns besides the memory that it writes.
-    pub fn noting_writes<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, Vec<Rc<dyn Written>>)> {
-        *self.written.borrow_mut() = Some(Vec::new());
+    /// Nodes from the number `first` on are its own.
+    pub fn noting_writes<T>(&self, first: u64, work: impl FnOnce() -> Result<T>) -> Result<(T, Vec<Rc<dyn Written>>)> {
+        *self.recording.borrow_mut() = Some(Recording { first, written: Vec::new() });
         let result = work();
-        let written = self.written.take().unwrap_or_default();
+        let written = self.recording.take().map(|recording| recording.written).unwrap_or_default();
         Ok((result?, written))
+    }
+
+    fn is_running(&self) -> bool {
+        self.trial.borrow().is_some() || self.recording.borrow().is_some()
+    }
+
+    /// Whether the node of a number was there before what is tried or recorded now, if something is.
+    pub fn is_older(&self, number: u64) -> bool {
+        let trial = self.trial.borrow().as_ref().map(|trial| trial.first);
+        let recording = self.recording.borrow().as_ref().map(|recording| recording.first);
+        trial.or(recording).is_some_and(|first| number < first)
+    }
+
+    /// Hears of a gradient that something got or lost.
+    pub fn note_gradient(&self, of: &Rc<impl Recorded + 'static>) {
+        if self.is_running() {
+            let of: Rc<dyn Recorded> = of.clone();
+            self.gradients.borrow_mut().push(Rc::downgrade(&of));
+        }
+    }
+
+    /// Drops the gradients that were noted. Returns whether there were any.
+    pub fn drop_gradients(&self) -> bool {
+        let noted = self.gradients.take();
+        noted.iter().filter_map(Weak::upgrade).filter(|of| of.forget_gradient()).count() > 0
     }
 }

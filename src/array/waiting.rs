@@ -18,4 +18,6 @@ pub(crate) trait Waiting {
 pub(crate) trait Written {
     /// Computes what reads the memory and waits, so that it has the values from before.
     fn compute_dependents(&self) -> Result<()>;
+    /// Lets what saved the memory for a gradient tell that it was written.
+    fn note_write(&self);
 }

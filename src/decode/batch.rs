@@ -7,6 +7,7 @@
 //! The commands of a step are recorded once for each number of rows and each set of kernels that choices need. Between loads, the host
 //! writes nothing for a step.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -14,6 +15,7 @@ use super::grammar::MaskPlace;
 use super::proposal::Masks;
 use super::sequence::Sequence;
 use crate::error::{Code, Result};
+use crate::model::adapters::ActiveAdapters;
 use crate::model::{LayerStates, Logits, Transformer};
 use crate::sampler::{Features, LogprobPlans, LogprobRings, MaskTable, RING, Sampler, Target, ring_ranges};
 use crate::tensor::ops::MatVecSmallBatch;
@@ -25,6 +27,9 @@ pub const MAX_SEQUENCES: usize = MatVecSmallBatch::MAX_TOKENS;
 /// The most plans of choices that are kept for one number of rows.
 const MOST_PLANS: usize = 16;
 
+/// The most sets of adapters whose plans are kept.
+const MOST_ADAPTER_SETS: usize = 8;
+
 /// What a step is like: how many rows go through the model, how many of them are sampled, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepShape {
@@ -32,6 +37,8 @@ pub struct StepShape {
     pub sampled: usize,
     pub features: Features,
     pub logprobs: bool,
+    /// Which adapters its rows have, as `Batch::number_of` says; 0 for none.
+    pub adapters: u32,
 }
 
 /// Whose settings a row holds: the sequence, the kernels of its steps, and the shifts of its context so far.
@@ -51,11 +58,15 @@ pub struct Batch {
     owners: Vec<Option<Owner>>,
     /// Steps of this number of rows found no room.
     refused_rows: Option<usize>,
+    /// The adapters of the last steps, with their numbers, oldest first.
+    adapters: VecDeque<(u32, ActiveAdapters)>,
+    next_adapters: u32,
 }
 
 /// The forward pass of one number of rows, and what may follow it.
 struct Recorded {
-    forward: Plan,
+    /// By the number of its adapters. All write the same logits.
+    forwards: Vec<(u32, Plan)>,
     /// [rows, vocab_size]
     logits: Tensor,
     choices: Vec<(usize, Features, Plan)>,
@@ -96,6 +107,8 @@ impl Batch {
             by_rows: Default::default(),
             owners: vec![None; max_sequences],
             refused_rows: None,
+            adapters: VecDeque::new(),
+            next_adapters: 1,
         })
     }
 
@@ -112,11 +125,42 @@ impl Batch {
             }
             _ => None,
         };
-        Some(StepPlans { forward: &recorded.forward, logits: &recorded.logits, choice, logprobs })
+        Some(StepPlans { forward: recorded.forward(shape.adapters)?, logits: &recorded.logits, choice, logprobs })
     }
 
     fn recorded(&self, shape: StepShape) -> Result<StepPlans<'_>> {
         self.plans(shape).ok_or_else(|| err!(Internal, "steps that nobody recorded: {shape:?}"))
+    }
+
+    /// The number of adapters that rows have between them; 0 for none. Each row has its own scales, so a row may have but some of them.
+    pub fn number_of(&mut self, adapters: Option<ActiveAdapters>) -> u32 {
+        let Some(adapters) = adapters else { return 0 };
+        if let Some((number, _)) = self.adapters.iter().find(|(_, known)| known.is_same(&adapters)) {
+            return *number;
+        }
+        if self.adapters.len() == MOST_ADAPTER_SETS
+            && let Some((number, _)) = self.adapters.pop_front()
+        {
+            self.drop_forwards(number);
+        }
+        let number = self.next_adapters;
+        self.next_adapters += 1;
+        self.adapters.push_back((number, adapters));
+        number
+    }
+
+    /// Drops what was recorded with adapters that were unloaded. For sequences that still run with them it is recorded again.
+    pub fn forget_unloaded(&mut self) {
+        let unloaded = |(number, active): &(u32, ActiveAdapters)| active.has_unloaded().then_some(*number);
+        let numbers: Vec<u32> = self.adapters.iter().filter_map(unloaded).collect();
+        self.adapters.retain(|(number, _)| !numbers.contains(number));
+        numbers.into_iter().for_each(|number| self.drop_forwards(number));
+    }
+
+    fn drop_forwards(&mut self, adapters: u32) {
+        for recorded in self.by_rows.iter_mut().flatten() {
+            recorded.forwards.retain(|(number, _)| *number != adapters);
+        }
     }
 
     /// Whether steps of this number of rows may be recorded. If there was no room for them, sequences step one at a time.
@@ -165,14 +209,25 @@ impl Batch {
 
     async fn record(&mut self, shape: StepShape) -> Result<()> {
         let context = self.context.clone();
+        let adapters = self.adapters.iter().find(|(number, _)| *number == shape.adapters);
+        let states = self.states.clone().with_adapters(adapters.map(|(_, adapters)| adapters.clone()));
+        let of_rows = self.sampler.first(shape.rows)?;
+        let Target { state, token, .. } = of_rows.target();
+        let forward = || self.transformer.forward(token, state, &states, Logits::All);
         let recorded = match &mut self.by_rows[shape.rows] {
-            Some(recorded) => recorded,
+            Some(recorded) => {
+                if recorded.forward(shape.adapters).is_none() {
+                    let logits = &recorded.logits;
+                    let same_logits = || context.copy(&forward()?, 0..logits.shape().elements(), logits, 0);
+                    let ((), forward) = context.plan(same_logits).await?;
+                    recorded.forwards.push((shape.adapters, forward));
+                }
+                recorded
+            }
             none => {
-                let of_rows = self.sampler.first(shape.rows)?;
-                let Target { state, token, .. } = of_rows.target();
-                let (logits, forward) =
-                    context.plan(|| self.transformer.forward(token, state, &self.states, Logits::All)).await?;
-                none.insert(Recorded { forward, logits, choices: vec![], logprobs: vec![] })
+                let (logits, forward) = context.plan(forward).await?;
+                let forwards = vec![(shape.adapters, forward)];
+                none.insert(Recorded { forwards, logits, choices: vec![], logprobs: vec![] })
             }
         };
         if shape.sampled == 0 {
@@ -293,6 +348,10 @@ impl Batch {
 }
 
 impl Recorded {
+    fn forward(&self, adapters: u32) -> Option<&Plan> {
+        self.forwards.iter().find(|(number, _)| *number == adapters).map(|(_, plan)| plan)
+    }
+
     fn choice(&self, shape: StepShape) -> Option<&Plan> {
         let is_it = |(sampled, features, _): &&(usize, Features, Plan)| {
             (*sampled, *features) == (shape.sampled, shape.features)

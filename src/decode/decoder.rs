@@ -7,6 +7,7 @@ use std::task::{Context as TaskContext, Poll};
 use futures_util::future::poll_fn;
 use futures_util::lock::Mutex;
 
+use super::adapters::{AdapterHome, AdapterKey, AdapterSet};
 use super::batch::Batch;
 use super::grammar::GrammarState;
 use super::methods::{Decided, Methods};
@@ -23,6 +24,7 @@ use super::sequence::{Sequence, SequenceCounts, SequenceParams};
 use super::slot::{ContextShifts, PrefillResult};
 use super::slots::{SlotLease, Slots};
 use crate::error::{Code, Result};
+use crate::model::adapters::{Adapter, AdapterFile};
 use crate::model::source::ByteSource;
 use crate::model::state::RecurrentStates;
 use crate::model::{LayerStates, Transformer};
@@ -46,6 +48,7 @@ pub struct Decoder {
     /// Held by work that found no room and tries again.
     pub(super) memory_turn: Mutex<()>,
     pub(super) pressure: PressureListener,
+    pub(super) adapters: AdapterHome,
 }
 
 impl Decoder {
@@ -82,12 +85,13 @@ impl Decoder {
             pay: Rc::default(),
             memory_turn: Mutex::new(()),
             pressure,
+            adapters: AdapterHome::new(max_sequences),
         }))
     }
 
     /// An error if there is no room to take a prompt in.
     pub async fn check_room(&self) -> Result<()> {
-        let slot = SlotLease::new(&self.slots, &[]).await?;
+        let slot = SlotLease::new(&self.slots, AdapterKey::default(), &[]).await?;
         let what = format!("a pass over {ROOM_TOKENS} tokens of a prompt");
         let tokens = slot.capacity().min(ROOM_TOKENS);
         match self.context.device().check_room(&what, || slot.rehearse(&self.transformer, tokens)).await {
@@ -114,10 +118,12 @@ impl Decoder {
         source: Option<&[u32]>,
         ids: &[u32],
         layers: &[usize],
+        adapters: &AdapterSet,
     ) -> Result<(Tensor, Vec<Tensor>)> {
         let context = &self.context;
         let pass = async |relief| {
             let mut slot = self.slots.emptied(&self.prompt_cache, relief).await?;
+            slot.use_adapters(&self.transformer, adapters)?;
             let pass = || {
                 source.map_or(Ok(()), |source| slot.encode(&self.transformer, source))?;
                 slot.forward(&self.transformer, ids, layers)
@@ -130,9 +136,10 @@ impl Decoder {
     }
 
     /// The same pass up to the input of the head, [n_tokens, n_embd].
-    pub async fn states(&self, ids: &[u32]) -> Result<Tensor> {
+    pub async fn states(&self, ids: &[u32], adapters: &AdapterSet) -> Result<Tensor> {
         let pass = async |relief| {
             let mut slot = self.slots.emptied(&self.prompt_cache, relief).await?;
+            slot.use_adapters(&self.transformer, adapters)?;
             self.context.device().attempt("a forward pass", || slot.states(&self.transformer, ids)).await
         };
         self.with_room_at_last(pass).await
@@ -140,23 +147,45 @@ impl Decoder {
 
     /// The states of `tokens`, to be saved; at least one. What no slot and no cache holds of them is computed, unless these are so few at the
     /// end that a prompt computes them at no cost.
-    pub async fn hold(&self, tokens: &[u32]) -> Result<HeldSequence<'_>> {
+    pub async fn hold(&self, tokens: &[u32], adapters: &AdapterSet) -> Result<HeldSequence<'_>> {
         let is_decoding = || !self.scheduler.borrow().is_idle();
-        let hold = async |relief| self.taking_in(&is_decoding, relief).hold(tokens).await;
+        let hold = async |relief| self.taking_in(&is_decoding, relief).hold(tokens, adapters).await;
         let (slot, len) = self.with_room_at_last(hold).await?;
         Ok(HeldSequence { transformer: &self.transformer, slot, len })
     }
 
     /// Puts a saved sequence into a free slot and returns its number of tokens. It is what follows `offset` of the source. Prompts that begin
-    /// with its tokens need not compute them.
-    pub async fn restore(&self, source: &dyn ByteSource, offset: u64) -> Result<usize> {
+    /// with its tokens, and run with the adapters that it was saved with, which `adapters` are, need not compute them.
+    pub async fn restore(&self, source: &dyn ByteSource, offset: u64, adapters: &AdapterSet) -> Result<usize> {
         let restore = async |relief| {
             let mut slot = self.slots.emptied(&self.prompt_cache, relief).await?;
+            slot.use_adapters(&self.transformer, adapters)?;
             saved_sequence::restore(&self.transformer, &mut slot, source, offset).await?;
             slot.settle();
             Ok(slot.tokens().len())
         };
         self.with_room_at_last(restore).await
+    }
+
+    /// Loads an adapter, which sequences may then begin with. It keeps one of `MAX_ADAPTERS` places until nobody holds it.
+    pub async fn load_adapter(
+        &self,
+        file: &AdapterFile<'_>,
+        progress: &mut dyn FnMut(u64, u64) -> Result<()>,
+    ) -> Result<Rc<Adapter>> {
+        self.adapters.load(&self.transformer, file, progress).await
+    }
+
+    /// Adapters with their scales, for sequences and passes; those of scale 0 are left out.
+    pub fn adapter_set(&self, scaled: impl IntoIterator<Item = (Rc<Adapter>, f32)>) -> AdapterSet {
+        self.adapters.set(scaled)
+    }
+
+    /// No sequence begins with this adapter any more: frees what was recorded with it. Sequences that run with it go on to their end.
+    pub fn unload_adapter(&self, adapter: &Adapter) {
+        adapter.unload();
+        self.slots.forget_unloaded();
+        self.scheduler.borrow_mut().forget_unloaded();
     }
 
     /// Takes a prompt in, or takes it over from another sequence that did. `None` if it was cancelled. Where the GPU has no room, `patience`

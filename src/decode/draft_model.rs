@@ -81,6 +81,6 @@ impl DraftModel {
 
     /// To be called after an error, when the contents of its cache are unknown.
     pub fn forget(&mut self) {
-        self.slot.forget();
+        self.slot.distrust();
     }
 }

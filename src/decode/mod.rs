@@ -3,6 +3,7 @@
 //! This layer knows a model and its caches, tokens and samplers. It knows no text, no request and no file.
 
 mod accept;
+mod adapters;
 mod batch;
 mod cancel;
 pub mod conflicts;
@@ -22,6 +23,7 @@ mod pressure;
 mod prompt_cache;
 mod proposal;
 mod reading;
+mod recorded_step;
 mod relief;
 mod room;
 mod run_ahead;
@@ -36,6 +38,7 @@ mod tests;
 mod verification;
 mod wishes;
 
+pub use adapters::AdapterSet;
 pub use batch::MAX_SEQUENCES;
 pub use cancel::Canceller;
 pub use decoder::{Decoder, SequenceHandle};

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use web_time::Instant;
 
+use super::adapters::AdapterSet;
 use super::cancel::Canceller;
 use super::prefill_pace::PrefillPace;
 use super::prompt_cache::{FEWEST_TOKENS, PromptCache};
@@ -36,6 +37,8 @@ pub struct Prompt<'a> {
     pub is_reproducible: bool,
     /// How many of the most probable tokens get log probabilities.
     pub logprobs: Option<usize>,
+    /// What it runs with.
+    pub adapters: AdapterSet,
     /// Ends it between two passes.
     pub canceller: Canceller,
 }
@@ -57,7 +60,8 @@ impl Prefill<'_> {
     /// later prompts.
     pub async fn run(&self, prompt: &Prompt<'_>, params: &SequenceParams) -> Result<Option<Prefilled>> {
         let Some(source) = prompt.source else {
-            let lease = self.configured(self.with_prefix(prompt.tokens).await?, prompt, params).await?;
+            let lease =
+                self.configured(self.with_prefix(prompt.tokens, &prompt.adapters).await?, prompt, params).await?;
             return self.take_in(lease, prompt).await;
         };
         let lease = self.slots.emptied(self.cache, self.relief).await?;
@@ -183,8 +187,8 @@ impl Prefill<'_> {
     }
 
     /// A slot that holds as many of `tokens` as it can return to, and how many. What is missing is computed, unless that is hardly anything.
-    pub async fn hold(&self, tokens: &[u32]) -> Result<(SlotLease, usize)> {
-        let mut lease = self.with_prefix(tokens).await?;
+    pub async fn hold(&self, tokens: &[u32], adapters: &AdapterSet) -> Result<(SlotLease, usize)> {
+        let mut lease = self.with_prefix(tokens, adapters).await?;
         let slot = &mut *lease;
         let mut held = slot.recoverable(common_prefix(slot.reusable(), tokens));
         if held == 0 || tokens.len() - held >= FEWEST_TOKENS {
@@ -217,20 +221,21 @@ impl Prefill<'_> {
     }
 
     /// The slot with the longest beginning of a prompt, from the slots or the prompt cache. What it loses goes to the prompt cache.
-    async fn with_prefix(&self, tokens: &[u32]) -> Result<SlotLease> {
-        let context = self.transformer.context();
+    async fn with_prefix(&self, tokens: &[u32], adapters: &AdapterSet) -> Result<SlotLease> {
+        let (context, key) = (self.transformer.context(), adapters.key());
         // The last token is always computed, since its logits are wanted.
         let tokens = &tokens[..tokens.len() - 1];
-        let is_known = self.cache.borrow_mut().known(tokens) > self.slots.held(tokens);
+        let is_known = self.cache.borrow_mut().known(key, tokens) > self.slots.held(key, tokens);
         // What is loaded replaces the contents of the least recently used slot.
-        let mut lease = SlotLease::new(self.slots, if is_known { &[] } else { tokens }).await?;
+        let mut lease = SlotLease::new(self.slots, key, if is_known { &[] } else { tokens }).await?;
         // Other sequences may have changed the cache while the slot was prepared.
-        let held = common_prefix(lease.reusable(), tokens);
-        let loads = self.cache.borrow_mut().known(tokens) > held;
+        let held = common_prefix(lease.reusable_with(key), tokens);
+        let loads = self.cache.borrow_mut().known(key, tokens) > held;
         keep(context, self.cache, &lease, if loads { 0 } else { held }, self.relief).await?;
+        lease.use_adapters(self.transformer, adapters)?;
         let mut cache = self.cache.borrow_mut();
         // What is kept may have taken the place of what was known, and so may what others kept meanwhile.
-        let loads = loads && cache.known(tokens) > held;
+        let loads = loads && cache.known(key, tokens) > held;
         if loads {
             cache.load(context, &mut lease, tokens)?;
         }
@@ -258,6 +263,8 @@ impl Prefill<'_> {
         params: &SequenceParams,
     ) -> Result<SlotLease> {
         let (slot, context) = (&mut *lease, self.transformer.context());
+        slot.use_adapters(self.transformer, &prompt.adapters)?;
+        slot.prepare_adapters(self.transformer).await?;
         slot.configure(self.transformer, &params.sampler, &params.rules, &params.ending).await?;
         if params.masked {
             slot.prepare_masks(context).await?;

@@ -1,5 +1,5 @@
 //! Texts of tokens in blocks, as a tree: texts that begin alike share blocks (radix tree; SGLang, Zheng et al. 2024). It has a budget of
-//! bytes. Of the blocks that no others follow, the least recently used are removed first.
+//! bytes. Of the blocks that no others follow, the least recently used are removed first. Texts with different roots share nothing.
 
 /// Tokens of a block. The last block of a text may have fewer.
 pub const BLOCK: usize = 64;
@@ -14,6 +14,8 @@ pub struct PrefixTree<T> {
 }
 
 struct Block<T> {
+    /// What the text means something beside.
+    root: u64,
     tokens: Vec<u32>,
     parent: Option<usize>,
     children: usize,
@@ -66,8 +68,8 @@ impl<T> PrefixTree<T> {
         self.blocks.get(block)?.as_ref().map(|block| &block.kept)
     }
 
-    /// The blocks that a text begins with. The text may have only a part of the last one.
-    pub fn longest(&self, text: &[u32]) -> Vec<Found> {
+    /// The blocks of a root that a text begins with. The text may have only a part of the last one.
+    pub fn longest(&self, root: u64, text: &[u32]) -> Vec<Found> {
         let mut path: Vec<Found> = Vec::new();
         let mut rest = text;
         loop {
@@ -75,7 +77,7 @@ impl<T> PrefixTree<T> {
             let common = |block: &Block<T>| block.tokens.iter().zip(rest).take_while(|(a, b)| a == b).count();
             let children = self.blocks.iter().enumerate().filter_map(|(index, block)| Some((index, block.as_ref()?)));
             let best = children
-                .filter(|(_, block)| block.parent == parent)
+                .filter(|(_, block)| block.parent == parent && block.root == root)
                 .map(|(block, of)| Found { block, tokens: common(of) })
                 .max_by_key(|found| found.tokens);
             let Some(found) = best.filter(|found| found.tokens > 0) else { return path };
@@ -87,10 +89,10 @@ impl<T> PrefixTree<T> {
         }
     }
 
-    /// The whole blocks that a text begins with, after which `insert` adds others, and whether all of the text is known. Marks them as
-    /// used.
-    pub fn whole_blocks(&mut self, text: &[u32]) -> (Vec<Found>, bool) {
-        let mut path = self.longest(text);
+    /// The whole blocks of a root that a text begins with, after which `insert` adds others, and whether all of the text is known. Marks
+    /// them as used.
+    pub fn whole_blocks(&mut self, root: u64, text: &[u32]) -> (Vec<Found>, bool) {
+        let mut path = self.longest(root, text);
         self.touch(&path);
         let is_known = path.iter().map(|found| found.tokens).sum::<usize>() == text.len();
         while path.last().is_some_and(|found| found.tokens < BLOCK) {
@@ -109,18 +111,19 @@ impl<T> PrefixTree<T> {
         }
     }
 
-    /// Adds a block after `path`, whose blocks are whole. Removes others to make room. Returns false, and adds nothing, if there is no room
-    /// even then.
+    /// Adds a block of a root after `path`, whose blocks are whole. Removes others to make room. Returns false, and adds nothing, if there
+    /// is no room even then.
     pub fn insert(
         &mut self,
         path: &mut Vec<Found>,
-        tokens: &[u32],
+        (root, tokens): (u64, &[u32]),
         bytes: u64,
         kept: impl FnOnce() -> crate::error::Result<T>,
     ) -> crate::error::Result<bool> {
         let parent = path.last().map(|found| found.block);
         // A block that is a part of the new one is not needed any more.
-        let is_part = |block: &Block<T>| block.parent == parent && tokens.starts_with(&block.tokens);
+        let is_part =
+            |block: &Block<T>| block.parent == parent && block.root == root && tokens.starts_with(&block.tokens);
         let parts: Vec<usize> = self.indices(|block| block.children == 0 && is_part(block));
         for part in parts {
             self.remove(part);
@@ -136,7 +139,7 @@ impl<T> PrefixTree<T> {
             self.evictions += 1;
         }
         let kept = kept()?;
-        let block = Block { tokens: tokens.to_vec(), parent, children: 0, bytes, used: self.clock, kept };
+        let block = Block { root, tokens: tokens.to_vec(), parent, children: 0, bytes, used: self.clock, kept };
         let index = match self.blocks.iter().position(Option::is_none) {
             Some(free) => free,
             None => {
@@ -176,19 +179,19 @@ mod tests {
 
     /// Adds a text; each block keeps its own tokens.
     fn keep(tree: &mut PrefixTree<Vec<u32>>, text: &[u32], bytes: u64) {
-        let (mut path, is_known) = tree.whole_blocks(text);
+        let (mut path, is_known) = tree.whole_blocks(0, text);
         if is_known {
             return;
         }
         for tokens in text[path.len() * BLOCK..].chunks(BLOCK) {
-            if !tree.insert(&mut path, tokens, bytes, || Ok(tokens.to_vec())).unwrap() {
+            if !tree.insert(&mut path, (0, tokens), bytes, || Ok(tokens.to_vec())).unwrap() {
                 return;
             }
         }
     }
 
     fn known(tree: &PrefixTree<Vec<u32>>, text: &[u32]) -> usize {
-        tree.longest(text).iter().map(|found| found.tokens).sum()
+        tree.longest(0, text).iter().map(|found| found.tokens).sum()
     }
 
     fn text(branch: u32, length: usize) -> Vec<u32> {
@@ -213,12 +216,24 @@ mod tests {
     }
 
     #[test]
+    fn texts_of_other_roots_share_nothing() {
+        let mut tree = PrefixTree::new(1000);
+        keep(&mut tree, &text(1, 200), 1);
+        assert!(tree.longest(7, &text(1, 200)).is_empty());
+        let (mut path, is_known) = tree.whole_blocks(7, &text(1, 30));
+        assert!(path.is_empty() && !is_known);
+        assert!(tree.insert(&mut path, (7, &text(1, 30)), 1, || Ok(Vec::new())).unwrap());
+        // It is no part of the other root's first block.
+        assert_eq!((tree.len(), known(&tree, &text(1, 200)), tree.longest(7, &text(1, 200))[0].tokens), (5, 200, 30));
+    }
+
+    #[test]
     fn what_was_used_longest_ago_goes_first() {
         let mut tree = PrefixTree::new(5);
         keep(&mut tree, &text(1, 192), 1);
         keep(&mut tree, &text(2, 192), 1);
         assert_eq!((tree.bytes(), tree.len()), (5, 5));
-        let path = tree.longest(&text(1, 192));
+        let path = tree.longest(0, &text(1, 192));
         tree.touch(&path);
         keep(&mut tree, &text(3, 128), 1);
         assert_eq!(
@@ -248,7 +263,7 @@ mod tests {
                     keep(tree, &text, 1);
                     prop_assert!(tree.bytes() <= tree.budget() && tree.bytes() == tree.len() as u64);
                     let mut at = 0;
-                    for found in tree.longest(&text) {
+                    for found in tree.longest(0, &text) {
                         let kept = tree.kept(found.block).unwrap();
                         prop_assert_eq!(&kept[..found.tokens], &text[at..at + found.tokens]);
                         at += found.tokens;

@@ -1,6 +1,7 @@
 //! States of texts that no slot holds any more: several conversations, their edits and branches (vLLM: automatic prefix caching; llama.cpp:
 //! `--cache-ram`). A slot's tokens come here before the slot loses them. Copies on the GPU bring them back.
 
+use super::adapters::AdapterKey;
 use super::prefix_tree::{BLOCK, Found, PrefixTree};
 use super::slot::Slot;
 use crate::error::Result;
@@ -56,9 +57,10 @@ impl PromptCache {
         self.tree.reset_evictions();
     }
 
-    /// How many tokens of a prompt can be taken from here. Marks them as used, so that what is kept next does not drive them out.
-    pub fn known(&mut self, prompt: &[u32]) -> usize {
-        let path = self.tree.longest(prompt);
+    /// How many tokens of a prompt can be taken from here with these adapters. Marks them as used, so that what is kept next does not drive
+    /// them out.
+    pub fn known(&mut self, key: AdapterKey, prompt: &[u32]) -> usize {
+        let path = self.tree.longest(key.0, prompt);
         self.tree.touch(&path);
         self.loadable(&path, path.iter().map(|found| found.tokens).sum())
     }
@@ -86,7 +88,8 @@ impl PromptCache {
             return Ok(());
         }
         let states = slot.layer_states();
-        let (mut path, is_known) = self.tree.whole_blocks(text);
+        let root = slot.adapter_key().0;
+        let (mut path, is_known) = self.tree.whole_blocks(root, text);
         if is_known {
             return Ok(());
         }
@@ -101,7 +104,7 @@ impl PromptCache {
             let prefill_computed_len = slot.prefill_computed_len().clamp(range.start, range.end) - range.start;
             let kept =
                 || Kept::new(context, &positions, prefill_computed_len, snapshots, states.checkpoints().is_some());
-            if !self.tree.insert(&mut path, &text[range.clone()], bytes, kept)? {
+            if !self.tree.insert(&mut path, (root, &text[range.clone()]), bytes, kept)? {
                 break;
             }
             first = range.end;
@@ -111,9 +114,9 @@ impl PromptCache {
         Ok(())
     }
 
-    /// Loads as many of a prompt's first tokens as are known here into a slot. The slot loses what it held.
+    /// Loads as many of a prompt's first tokens as are known here with the slot's adapters into that slot, which loses what it held.
     pub fn load(&mut self, context: &Context, slot: &mut Slot, prompt: &[u32]) -> Result<()> {
-        let path = self.tree.longest(prompt);
+        let path = self.tree.longest(slot.adapter_key().0, prompt);
         self.tree.touch(&path);
         let length = self.loadable(&path, path.iter().map(|found| found.tokens).sum());
         slot.forget();

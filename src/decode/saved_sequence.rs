@@ -11,20 +11,25 @@
 //! | rest | the states (`model/state/saved.rs`) |
 //! | 4 | CRC-32 of the states |
 
+use super::adapters::AdapterKey;
 use super::slot::Slot;
 use crate::error::Result;
 use crate::model::source::ByteSource;
 use crate::model::source_reader::SourceReader;
-use crate::model::{LayerStates, Transformer, state};
+use crate::model::{Transformer, state};
 
 const MAGIC: &[u8; 8] = b"RILLMSEQ";
 const VERSION: u32 = 1;
 
 /// What must be the same in the model that restores a sequence.
-fn description(transformer: &Transformer, states: &LayerStates) -> String {
-    let config = transformer.config();
+fn description(transformer: &Transformer, slot: &Slot) -> String {
+    let (config, states) = (transformer.config(), slot.layer_states());
+    let adapters = match slot.adapter_key() {
+        AdapterKey(0) => String::new(),
+        AdapterKey(key) => format!(", adapters {key:016x}"),
+    };
     format!(
-        "{} {} layers {} embd {} vocab {} parameters {} {} bytes, keys {} {}, weights {:016x}",
+        "{} {} layers {} embd {} vocab {} parameters {} {} bytes, keys {} {}, weights {:016x}{adapters}",
         config.arch.name,
         config.n_layers,
         config.n_embd,
@@ -45,7 +50,7 @@ pub async fn save(
     length: usize,
     write: &mut dyn FnMut(Vec<u8>) -> Result<()>,
 ) -> Result<()> {
-    let description = description(transformer, slot.layer_states());
+    let description = description(transformer, slot);
     let mut head = MAGIC.to_vec();
     let number = |number: usize| (number as u32).to_le_bytes();
     head.extend(VERSION.to_le_bytes());
@@ -65,7 +70,8 @@ pub async fn save(
     write(sum.finalize().to_le_bytes().to_vec())
 }
 
-/// Fills a slot with what was saved, from `offset` of a source to its end, in place of what the slot held. After an error it holds nothing.
+/// Fills a slot, which runs with the adapters of what was saved, from `offset` of a source to its end, in place of what the slot held. After an
+/// error it holds nothing.
 pub async fn restore(transformer: &Transformer, slot: &mut Slot, source: &dyn ByteSource, offset: u64) -> Result<()> {
     let mut reader = SourceReader::new(source, offset);
     if reader.take(MAGIC.len() as u64).await? != MAGIC {
@@ -81,11 +87,11 @@ pub async fn restore(transformer: &Transformer, slot: &mut Slot, source: &dyn By
     let tokens: Vec<u32> = bytemuck::pod_collect_to_vec(&reader.take(4 * u64::from(count)).await?);
     let prefill_computed_len = reader.u32().await? as usize;
     reader.check_sum().await?;
-    let own = description(transformer, slot.layer_states());
+    let own = description(transformer, slot);
     if saved != own.as_bytes() {
         bail!(
             SessionMismatch,
-            "what was saved is of another model: {:?}, and this is {own:?}",
+            "what was saved is of another model, or of other adapters: {:?}, and this is {own:?}",
             String::from_utf8_lossy(&saved)
         );
     }

@@ -159,11 +159,12 @@ impl Scheduler {
             self.flights.clear();
         }
         self.batch.iter_mut().for_each(Batch::retry);
+        self.forget_unloaded();
         self.wake();
         let mut slot = sequence.slot;
         if error.is_some() || is_distrusted {
             // After an error the contents of the cache are unknown.
-            slot.forget();
+            slot.distrust();
         }
         Some(slot)
     }
@@ -173,6 +174,11 @@ impl Scheduler {
         if self.members.is_empty() {
             self.batch.iter_mut().for_each(Batch::shed);
         }
+    }
+
+    /// Drops steps of several sequences with adapters that were unloaded.
+    pub fn forget_unloaded(&mut self) {
+        self.batch.iter_mut().for_each(Batch::forget_unloaded);
     }
 
     /// Forgets how long steps take.

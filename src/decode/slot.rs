@@ -8,15 +8,18 @@
 
 use std::rc::Rc;
 
+use super::adapters::{AdapterKey, AdapterSet};
+use super::recorded_step::RecordedStep;
 use super::verification::{Draft, Verification};
 use crate::error::Result;
+use crate::model::adapters::ActiveAdapters;
 use crate::model::source_reader::SourceReader;
 use crate::model::state::{self, SequenceState, Shift};
 use crate::model::{LayerStates, Logits, Transformer};
 use crate::sampler::{
     Ending, LogprobPlans, LogprobRings, RING, Sampler, Sampling, SamplingParams, Target, TokenRules, ring_ranges,
 };
-use crate::tensor::{Context, Desc, HostTensor, Plan, Tensor};
+use crate::tensor::{Context, Desc, HostTensor, Tensor};
 
 pub struct Slot {
     /// The number of its sequence in the shared cache.
@@ -44,6 +47,8 @@ pub struct Slot {
     shifts: ContextShifts,
     /// The tokens mean something only beside a text that an encoder has read.
     has_source: bool,
+    /// The adapters with which passes computed what it holds.
+    adapter_key: AdapterKey,
 }
 
 /// The prompt's states of one sequence. Others take them over instead of computing them.
@@ -68,9 +73,7 @@ pub struct ContextShifts {
 
 /// The decode step of one token.
 struct Step {
-    /// [1, vocab_size], written by `forward`.
-    logits: Tensor,
-    forward: Plan,
+    forward: RecordedStep,
     sampling: Sampling,
     /// Recorded when a request first asks for log probabilities.
     logprobs: Option<(LogprobRings, LogprobPlans)>,
@@ -83,9 +86,9 @@ impl Slot {
         let state = context.tensor(&HostTensor::u32(&[4], &[0, 0, 0, sequence as u32]))?;
         let token = context.zeros(Desc::u32(&[1]))?;
         let ring = context.zeros(Desc::u32(&[RING]))?;
-        let (logits, forward) = context.plan(|| transformer.forward(&token, &state, &states, Logits::Last)).await?;
+        let forward = RecordedStep::new(transformer, &token, &state, &states).await?;
         let target = Target { state: state.clone(), token: token.clone(), ring: ring.clone() };
-        let sampling = Sampling::new(context, logits.clone(), target, capacity).await?;
+        let sampling = Sampling::new(context, forward.logits.clone(), target, capacity).await?;
         // A prompt's kernels are the same for any number of tokens above one.
         let prompt = context.empty(Desc::u32(&[2]), "prompt")?;
         context.prepare(|| transformer.forward(&prompt, &state, &states, Logits::Last)).await?;
@@ -100,7 +103,7 @@ impl Slot {
             state,
             token,
             ring,
-            step: Step { logits, forward, sampling, logprobs: None },
+            step: Step { forward, sampling, logprobs: None },
             verification: Verification::default(),
             logprobs: None,
             tokens: Vec::new(),
@@ -109,6 +112,7 @@ impl Slot {
             unshifted: None,
             shifts: ContextShifts::default(),
             has_source: transformer.has_encoder(),
+            adapter_key: AdapterKey::default(),
         })
     }
 
@@ -132,9 +136,62 @@ impl Slot {
         &self.tokens[..self.unshifted.unwrap_or(usize::MAX).min(self.tokens.len())]
     }
 
+    /// The same for one that runs with these adapters.
+    pub fn reusable_with(&self, key: AdapterKey) -> &[u32] {
+        if key == self.adapter_key { self.reusable() } else { &[] }
+    }
+
+    /// The adapters of what it holds.
+    pub fn adapter_key(&self) -> AdapterKey {
+        self.adapter_key
+    }
+
+    /// Sets with which adapters passes run from now on. What others computed is forgotten.
+    pub fn use_adapters(&mut self, transformer: &Transformer, set: &AdapterSet) -> Result<()> {
+        if self.adapter_key != set.key() {
+            self.forget();
+            self.adapter_key = set.key();
+        }
+        self.states = self.states.clone().with_adapters(set.active());
+        // Also zeros: others whose steps it shares may have adapters.
+        set.write(transformer, self.sequence)
+    }
+
+    /// Records the decode step with the adapters that were set, unless the last one was with the same. Other scales take no other step.
+    pub async fn prepare_adapters(&mut self, transformer: &Transformer) -> Result<()> {
+        if self.states.adapters().is_none_or(|active| self.step.forward.has(active)) {
+            return Ok(());
+        }
+        self.stop_for_recording(transformer.context())?;
+        self.step.forward.record(transformer, &self.token, &self.state, &self.states).await
+    }
+
+    /// Lets go of adapters that were unloaded. Nobody may run on the slot.
+    pub fn forget_unloaded(&mut self) {
+        if self.states.adapters().is_some_and(ActiveAdapters::has_unloaded) {
+            self.forget();
+            self.adapter_key = AdapterKey::default();
+            self.states = self.states.clone().with_adapters(None);
+        }
+        self.step.forward.forget_unloaded();
+        self.verification.forget_unloaded();
+    }
+
+    /// Recording a pass runs it. It may write only after the tokens, and moves nothing else in a stopped sequence.
+    fn stop_for_recording(&self, context: &Context) -> Result<()> {
+        self.place_at(context, self.tokens.len().min(self.capacity.saturating_sub(1)), 0)?;
+        context.write(&self.state, 2, bytemuck::bytes_of(&1u32))
+    }
+
     /// Forgets all tokens.
     pub fn forget(&mut self) {
         self.truncate(0);
+    }
+
+    /// The slot forgets what it held, and gives up what it made for that: some of it may have found no room on the GPU.
+    pub fn distrust(&mut self) {
+        self.forget();
+        self.states.give_up_checkpoints();
     }
 
     /// Keeps only the first `length` tokens. The next pass makes the states follow.
@@ -234,7 +291,7 @@ impl Slot {
             Some(rings) => rings,
             None => {
                 let rings = LogprobRings::new(context, 1)?;
-                let plans = LogprobPlans::new(context, &rings, &self.step.logits, &self.target()).await?;
+                let plans = LogprobPlans::new(context, &rings, &self.step.forward.logits, &self.target()).await?;
                 (rings, plans)
             }
         };
@@ -410,7 +467,7 @@ impl Slot {
 
     /// The first half of a decode step: takes in the last chosen token, as state and token say.
     pub fn forward_step(&self, context: &Context) -> Result<()> {
-        context.replay(&self.step.forward)
+        self.step.forward.replay(context, self.states.adapters())
     }
 
     /// The second half: chooses from all tokens, or from those that the mask of the step allows.
@@ -430,14 +487,12 @@ impl Slot {
 
     /// Whether the pass for drafts like this one is recorded.
     pub fn can_verify(&self, draft: &Draft) -> bool {
-        self.verification.is_prepared(draft)
+        self.verification.is_prepared(draft, self.states.adapters())
     }
 
     /// Lends what recording a verifying pass needs; it outlives the slot's borrow. `keep_verification` takes it back.
     pub fn lend_verification(&mut self, context: &Context) -> Result<(Verification, Tensor, LayerStates)> {
-        // Recording runs a pass. It may write only after the tokens, and moves nothing else in a stopped sequence.
-        self.place(context, 0)?;
-        context.write(&self.state, 2, bytemuck::bytes_of(&1u32))?;
+        self.stop_for_recording(context)?;
         Ok((std::mem::take(&mut self.verification), self.state.clone(), self.states.clone()))
     }
 
@@ -462,7 +517,8 @@ impl Slot {
         last: u32,
         draft: &Draft,
     ) -> Result<[(&Tensor, std::ops::Range<usize>); 2]> {
-        self.verification.run(context, (self.tokens.len(), self.sequence), last, draft)
+        let place = (self.tokens.len(), self.sequence);
+        self.verification.run(context, place, last, draft, self.states.adapters())
     }
 
     /// Takes a token in, without its logits.
@@ -471,7 +527,7 @@ impl Slot {
         let context = transformer.context();
         self.settle(transformer, 0)?;
         self.resume(context, token, 0)?;
-        context.replay(&self.step.forward)?;
+        self.forward_step(context)?;
         self.tokens.push(token);
         self.written += 1;
         Ok(())
@@ -497,7 +553,7 @@ impl Slot {
 
     /// The logits that a decode step chooses from, [1, vocab_size].
     pub fn logits(&self) -> &Tensor {
-        &self.step.logits
+        &self.step.forward.logits
     }
 
     #[cfg(test)]

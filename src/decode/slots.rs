@@ -6,6 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
+use super::adapters::AdapterKey;
 use super::prompt_cache::PromptCache;
 use super::relief::Relief;
 use super::slot::{Slot, common_prefix};
@@ -17,17 +18,25 @@ use crate::tensor::Context;
 enum Free {
     /// Its steps are recorded when it is first used.
     New {
-        states: LayerStates,
+        states: Box<LayerStates>,
         sequence: usize,
     },
     Used(Box<Slot>),
 }
 
 impl Free {
-    fn reusable(&self) -> &[u32] {
+    /// Whether nobody could reuse what it holds.
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::New { .. } => true,
+            Self::Used(slot) => slot.reusable().is_empty(),
+        }
+    }
+
+    fn reusable(&self, key: AdapterKey) -> &[u32] {
         match self {
             Self::New { .. } => &[],
-            Self::Used(slot) => slot.reusable(),
+            Self::Used(slot) => slot.reusable_with(key),
         }
     }
 }
@@ -59,7 +68,7 @@ impl Slots {
             free.push(if sequence == 0 {
                 Free::Used(Box::new(Slot::new(&transformer, states, capacity, sequence).await?))
             } else {
-                Free::New { states, sequence }
+                Free::New { states: Box::new(states), sequence }
             });
         }
         Ok(Self {
@@ -73,21 +82,22 @@ impl Slots {
         })
     }
 
-    /// How many tokens of a prompt the best slot holds.
-    pub fn held(&self, prompt: &[u32]) -> usize {
-        self.free.borrow().iter().map(|free| common_prefix(free.reusable(), prompt)).max().unwrap_or(0)
+    /// How many tokens of a prompt the best slot holds, with these adapters.
+    pub fn held(&self, key: AdapterKey, prompt: &[u32]) -> usize {
+        self.free.borrow().iter().map(|free| common_prefix(free.reusable(key), prompt)).max().unwrap_or(0)
     }
 
-    /// The slot that holds most of a prompt's beginning. Among equals, one that holds nothing, then one whose steps are recorded, then the
-    /// least recently used.
-    pub async fn take(&self, prompt: &[u32]) -> Result<Slot> {
+    /// The slot that holds most of a prompt's beginning, with these adapters. Among equals, one that holds nothing, then one whose steps are
+    /// recorded, then the least recently used.
+    pub async fn take(&self, key: AdapterKey, prompt: &[u32]) -> Result<Slot> {
         let taken = {
             let mut free = self.free.borrow_mut();
-            let key = |index: &usize| {
-                let (slot, held) = (&free[*index], free[*index].reusable());
-                (common_prefix(held, prompt), held.is_empty(), matches!(slot, Free::Used(_)))
+            let worth = |index: &usize| {
+                let slot = &free[*index];
+                let held = common_prefix(slot.reusable(key), prompt);
+                (held, slot.is_empty(), matches!(slot, Free::Used(_)))
             };
-            let best = (0..free.len()).rev().max_by_key(key);
+            let best = (0..free.len()).rev().max_by_key(worth);
             best.map(|index| free.remove(index))
         };
         self.leases.set(self.leases.get() + u64::from(taken.is_some()));
@@ -95,7 +105,7 @@ impl Slots {
             Some(Free::Used(slot)) => Ok(*slot),
             Some(Free::New { states, sequence }) => {
                 let back = NewAgain { slots: self, of: Some((states.clone(), sequence)) };
-                let slot = Slot::new(&self.transformer, states, self.capacity, sequence).await?;
+                let slot = Slot::new(&self.transformer, *states, self.capacity, sequence).await?;
                 back.keep();
                 Ok(slot)
             }
@@ -108,7 +118,8 @@ impl Slots {
         }
     }
 
-    pub fn give_back(&self, slot: Slot) {
+    pub fn give_back(&self, mut slot: Slot) {
+        slot.forget_unloaded();
         self.free.borrow_mut().push(Free::Used(Box::new(slot)));
         self.returned();
     }
@@ -117,6 +128,15 @@ impl Slots {
         self.returns.set(self.returns.get() + 1);
         let waiting = self.waiting.take();
         waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Lets go of adapters that were unloaded. A slot in use does so when it is given back.
+    pub fn forget_unloaded(&self) {
+        for free in self.free.borrow_mut().iter_mut() {
+            if let Free::Used(slot) = free {
+                slot.forget_unloaded();
+            }
+        }
     }
 
     /// Resolves when a slot is given back.
@@ -149,14 +169,15 @@ impl Slots {
         let Some(last) = free.iter().rposition(is_used) else { return };
         for place in &mut free[..last] {
             if let Free::Used(slot) = place {
-                *place = Free::New { states: slot.layer_states().clone(), sequence: slot.sequence };
+                let states = Box::new(slot.layer_states().clone().with_adapters(None));
+                *place = Free::New { states, sequence: slot.sequence };
             }
         }
     }
 
     /// A slot that holds nothing, or the least recently used one. Its contents go to the prompt cache.
     pub async fn emptied(self: &Rc<Self>, cache: &RefCell<PromptCache>, relief: Relief) -> Result<SlotLease> {
-        let mut slot = SlotLease::new(self, &[]).await?;
+        let mut slot = SlotLease::new(self, AdapterKey::default(), &[]).await?;
         keep(self.transformer.context(), cache, &slot, 0, relief).await?;
         slot.forget();
         Ok(slot)
@@ -208,7 +229,7 @@ impl Drop for Unsure<'_> {
 /// Gives a slot back if recording its steps failed, or if the caller stopped waiting.
 struct NewAgain<'a> {
     slots: &'a Slots,
-    of: Option<(LayerStates, usize)>,
+    of: Option<(Box<LayerStates>, usize)>,
 }
 
 impl NewAgain<'_> {
@@ -234,9 +255,9 @@ pub struct SlotLease {
 }
 
 impl SlotLease {
-    /// The slot that holds most of a prompt's beginning.
-    pub async fn new(slots: &Rc<Slots>, prompt: &[u32]) -> Result<Self> {
-        Ok(Self { slot: Some(slots.take(prompt).await?), slots: slots.clone(), is_settled: false })
+    /// The slot that holds most of a prompt's beginning, with these adapters.
+    pub async fn new(slots: &Rc<Slots>, key: AdapterKey, prompt: &[u32]) -> Result<Self> {
+        Ok(Self { slot: Some(slots.take(key, prompt).await?), slots: slots.clone(), is_settled: false })
     }
 
     /// Nothing changes what the slot holds any more: it keeps that when it goes back.
@@ -277,7 +298,7 @@ impl Drop for SlotLease {
     fn drop(&mut self) {
         if let Some(mut slot) = self.slot.take() {
             if !self.is_settled {
-                slot.forget();
+                slot.distrust();
             }
             self.slots.give_back(slot);
         }

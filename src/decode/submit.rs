@@ -41,8 +41,10 @@ impl Scheduler {
         }
         let forwards = self.forwards(&wishes);
         let rows = wishes.runners.len() + forwards.len();
-        let has_room = |batch: &&Batch| rows > 1 && batch.has_room_for(rows);
-        let shape = self.batch.as_ref().filter(has_room).map(|_| self.shape(&wishes.runners, rows));
+        let adapters = self.adapters(&[&wishes.runners, &forwards]);
+        let has_room = |batch: &&mut Batch| rows > 1 && batch.has_room_for(rows);
+        let adapters = self.batch.as_mut().filter(has_room).map(|batch| batch.number_of(adapters));
+        let shape = adapters.map(|adapters| self.shape(&wishes.runners, rows, adapters));
         let steps = self.steps(&wishes);
         if self.prepare_batch(shape, steps) {
             return Ok(true);

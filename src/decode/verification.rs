@@ -2,6 +2,7 @@
 //! (greedy). Recorded once for each number of tokens. A model's own head drafts in the same plan.
 
 use crate::error::Result;
+use crate::model::adapters::ActiveAdapters;
 use crate::model::{LayerStates, Logits, Transformer};
 use crate::tensor::ops::{Argmax, MatVecSmallBatch};
 use crate::tensor::{Context, Desc, HostTensor, Plan, Tensor};
@@ -18,6 +19,7 @@ pub struct Verification {
 struct Recorded {
     /// How many tokens it takes in, and whether the head drafts all but the first.
     shape: (usize, bool),
+    adapters: Option<ActiveAdapters>,
     /// [4] u32 each: for the head, the states of positions from that of the pass on.
     further: Vec<Tensor>,
     /// [n] u32: the tokens that the pass takes in.
@@ -25,6 +27,16 @@ struct Recorded {
     /// [n] u32: the most probable token after each.
     greedy: Tensor,
     plan: Plan,
+}
+
+impl Recorded {
+    fn is_with(&self, adapters: Option<&ActiveAdapters>) -> bool {
+        match (&self.adapters, adapters) {
+            (None, None) => true,
+            (Some(own), Some(other)) => own.is_same(other),
+            _ => false,
+        }
+    }
 }
 
 /// Tokens that may come next.
@@ -60,13 +72,19 @@ impl Draft {
 }
 
 impl Verification {
-    /// Whether passes for drafts like this one are recorded.
-    pub fn is_prepared(&self, draft: &Draft) -> bool {
-        self.of(draft).is_some()
+    /// Whether passes for drafts like this one, with these adapters, are recorded.
+    pub fn is_prepared(&self, draft: &Draft, adapters: Option<&ActiveAdapters>) -> bool {
+        self.of(draft, adapters).is_some()
     }
 
-    fn of(&self, draft: &Draft) -> Option<&Recorded> {
-        self.recorded.iter().find(|recorded| recorded.shape == draft.shape())
+    fn of(&self, draft: &Draft, adapters: Option<&ActiveAdapters>) -> Option<&Recorded> {
+        let is_it = |recorded: &&Recorded| recorded.shape == draft.shape() && recorded.is_with(adapters);
+        self.recorded.iter().find(is_it)
+    }
+
+    /// Drops passes with adapters that were unloaded.
+    pub fn forget_unloaded(&mut self) {
+        self.recorded.retain(|recorded| !recorded.adapters.as_ref().is_some_and(ActiveAdapters::has_unloaded));
     }
 
     /// Records passes for drafts like this one, of 1 to 7 tokens, from position `state[0]` on. Recording runs one over arbitrary tokens; the
@@ -90,7 +108,12 @@ impl Verification {
             context.run1(&Argmax, &[&transformer.forward(&tokens, state, states, Logits::All)?])
         };
         let (greedy, plan) = context.plan(pass).await?;
-        self.recorded.push(Recorded { shape: (n, predicts), further, tokens, greedy, plan });
+        let adapters = states.adapters().cloned();
+        // Of passes with adapters those with the last ones are kept.
+        if adapters.is_some() {
+            self.recorded.retain(|recorded| recorded.adapters.is_none() || recorded.is_with(adapters.as_ref()));
+        }
+        self.recorded.push(Recorded { shape: (n, predicts), adapters, further, tokens, greedy, plan });
         Ok(())
     }
 
@@ -102,9 +125,10 @@ impl Verification {
         (position, sequence): (usize, usize),
         last: u32,
         draft: &Draft,
+        adapters: Option<&ActiveAdapters>,
     ) -> Result<[(&Tensor, std::ops::Range<usize>); 2]> {
         let n = 1 + draft.len();
-        let Some(Recorded { further, tokens, greedy, plan, .. }) = self.of(draft) else {
+        let Some(Recorded { further, tokens, greedy, plan, .. }) = self.of(draft, adapters) else {
             bail!(Internal, "a pass over {n} tokens that nobody recorded")
         };
         for (number, state) in further.iter().enumerate() {

@@ -5,6 +5,7 @@ use web_time::Duration;
 use super::batch::StepShape;
 use super::proposal::Proposal;
 use super::scheduler::{Member, ProposalState, Scheduler};
+use crate::model::adapters::ActiveAdapters;
 use crate::sampler::Features;
 
 /// How much work a submit may have while sequences wait for its results: about as long as a read-back.
@@ -85,10 +86,16 @@ impl Scheduler {
         steps.min(most).min(room)
     }
 
-    pub(super) fn shape(&self, runners: &[usize], rows: usize) -> StepShape {
+    /// The adapters that any of these members run with.
+    pub(super) fn adapters(&self, members: &[&[usize]]) -> Option<ActiveAdapters> {
+        let of = |index: &usize| self.members[*index].sequence.slot.layer_states().adapters();
+        members.iter().copied().flatten().filter_map(of).cloned().reduce(|all, more| all.with(&more))
+    }
+
+    pub(super) fn shape(&self, runners: &[usize], rows: usize, adapters: u32) -> StepShape {
         let params = || runners.iter().map(|index| &self.members[*index].sequence.params);
         let features = params().map(|params| params.features()).reduce(Features::and).unwrap_or(Features::PLAIN);
         let logprobs = params().any(|params| params.logprobs.is_some());
-        StepShape { rows, sampled: runners.len(), features, logprobs }
+        StepShape { rows, sampled: runners.len(), features, logprobs, adapters }
     }
 }

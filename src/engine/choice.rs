@@ -18,8 +18,9 @@ use super::replay::ReplayedChoice;
 use crate::decode::conflicts::Feature;
 use crate::decode::constraint::Constraint;
 use crate::decode::{
-    Canceller, ContextShift, ContextShifts, Grammar, GrammarCursor, GrammarState, KnownMasks, LogitsProcessor, Methods,
-    Patience, PrefillResult, Prefilled, Prompt, SequenceCounts, SequenceHandle, SequenceParams, Speculation, Tokens,
+    AdapterSet, Canceller, ContextShift, ContextShifts, Grammar, GrammarCursor, GrammarState, KnownMasks,
+    LogitsProcessor, Methods, Patience, PrefillResult, Prefilled, Prompt, SequenceCounts, SequenceHandle,
+    SequenceParams, Speculation, Tokens,
 };
 use crate::error::Result;
 use crate::sampler::{Ending, Features, Sampled, SamplingParams, TokenRules};
@@ -64,6 +65,8 @@ pub(super) struct Request {
     pub replayed: Option<ReplayedChoice>,
     /// The answer continues the prompt's text (a completion) rather than standing for itself (a chat message).
     pub continues: bool,
+    /// What adds to the model's weights.
+    pub adapters: AdapterSet,
 }
 
 impl Request {
@@ -280,7 +283,15 @@ impl Choice {
         let canceller = self.canceller.clone();
         let source = self.request.source.clone();
         let source = source.as_deref();
-        let prompt = Prompt { tokens: &tokens, source, forced: forced.len(), is_reproducible, logprobs, canceller };
+        let prompt = Prompt {
+            tokens: &tokens,
+            source,
+            forced: forced.len(),
+            is_reproducible,
+            logprobs,
+            adapters: self.request.adapters.clone(),
+            canceller,
+        };
         let decoder = self.engine.decoder()?.clone();
         // What is known of one choice is not a part of the others.
         let is_replayed = self.request.replayed.is_some();

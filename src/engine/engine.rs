@@ -4,16 +4,18 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
+use super::adapters::Adapters;
 use super::api::chat_prompt::Templates;
 use super::grammars::{GrammarLoader, Grammars};
+use super::load::generation_config::AnswerDefaults;
 use super::load::info::ModelInfo;
 use super::load::options::Smoothness;
 use super::memory::{Lasting, MemoryUse};
 use super::scoring::Scoring;
-use crate::decode::Decoder;
+use crate::decode::{AdapterSet, Decoder};
 use crate::error::{Error, Result};
 use crate::model::config::Config;
-use crate::model::{Classifier, DenseLayers, Embeds, Encoder, Layout, Precision};
+use crate::model::{Classifier, DenseLayers, Embeds, Encoder, Layout, Precision, Transformer};
 use crate::tensor::{CacheStats, Context, KernelUse, Stats, Tensor};
 use crate::text::tokenizer::Tokenizer;
 
@@ -104,8 +106,8 @@ pub(super) struct Inner {
     pub scoring: Option<Scoring>,
     /// The head that does it, if the model has one.
     pub classifier: Option<Classifier>,
-    /// With what the answer of an encoder-decoder begins, if its files say it.
-    pub forced_bos: Option<u32>,
+    /// What the files of an encoder-decoder say of its answers.
+    pub answer_defaults: AnswerDefaults,
     /// Shared with the grammar engine, which writes what grammars force.
     pub tokenizer: Rc<Tokenizer>,
     /// Those of its chats.
@@ -122,6 +124,8 @@ pub(super) struct Inner {
     pub layout: Layout,
     /// Loaded and compiled as requests need them.
     pub grammars: Grammars,
+    /// What adds to the weights.
+    pub adapters: Adapters,
 }
 
 impl Engine {
@@ -209,7 +213,7 @@ impl Engine {
                 self.0.info.architecture
             );
         }
-        let passed = decoder.forward(None, ids, layers).await;
+        let passed = decoder.forward(None, ids, layers, &self.0.adapter_set(None)?).await;
         let (logits, hidden_states) = passed.map_err(|error| self.0.explain(error))?;
         self.0.context.device().flush();
         let shared = |tensor: Tensor| EngineTensor::new(&self.0.context, tensor);
@@ -223,10 +227,15 @@ impl Engine {
         if !decoder.transformer.has_encoder() {
             bail!(InvalidRequest, "the model ({}) has no encoder", self.0.info.architecture);
         }
-        let passed = decoder.forward(Some(source), ids, &[]).await;
+        let passed = decoder.forward(Some(source), ids, &[], &AdapterSet::default()).await;
         let (logits, _) = passed.map_err(|error| self.0.explain(error))?;
         self.0.context.device().flush();
         Ok(EngineTensor::new(&self.0.context, logits))
+    }
+
+    /// The model itself, if it continues texts: for whoever computes more with it, such as training.
+    pub fn transformer(&self) -> Result<&Transformer> {
+        Ok(&self.0.decoder()?.transformer)
     }
 
     /// What runs it, for whoever shares its GPU.
@@ -299,6 +308,7 @@ impl Inner {
             weights: info.weight_bytes + draft_weights,
             kv_cache: info.kv_cache_bytes - self.recurrent_state_bytes + draft_cache,
             recurrent_state: self.recurrent_state_bytes,
+            adapters: self.adapters.bytes(),
             recurrent_checkpoints: match &self.model {
                 Model::Decoder(decoder) => decoder.recurrent_checkpoint_bytes(),
                 Model::Encoder(_) => 0,

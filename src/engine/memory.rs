@@ -13,6 +13,8 @@ use crate::tensor::{Device, Holdings};
 pub struct MemoryUse {
     /// The weights of the model, and of the draft model.
     pub weights: u64,
+    /// Adapters (LoRA).
+    pub adapters: u64,
     /// Keys and values of all sequences.
     pub kv_cache: u64,
     /// States of recurrent layers.
@@ -41,6 +43,7 @@ pub struct MemoryUse {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lasting {
     pub weights: u64,
+    pub adapters: u64,
     pub kv_cache: u64,
     pub recurrent_state: u64,
     pub recurrent_checkpoints: u64,
@@ -56,11 +59,13 @@ impl MemoryUse {
             unfinished_write_bytes: unfinished_writes,
             peak_unfinished_write_bytes: peak_unfinished_writes,
         } = device.holdings();
-        let Lasting { weights, kv_cache, recurrent_state, recurrent_checkpoints } = lasting;
-        let known = weights + kv_cache + recurrent_state + recurrent_checkpoints + prompt_cache + arenas + pools;
+        let Lasting { weights, adapters, kv_cache, recurrent_state, recurrent_checkpoints } = lasting;
+        let known =
+            weights + adapters + kv_cache + recurrent_state + recurrent_checkpoints + prompt_cache + arenas + pools;
         let other = total.saturating_sub(known);
         Self {
             weights,
+            adapters,
             kv_cache,
             recurrent_state,
             recurrent_checkpoints,
@@ -92,6 +97,7 @@ impl fmt::Display for MemoryUse {
         write!(f, "{:.1} MB", self.total as f64 / 1e6)?;
         let parts = [
             ("weights", self.weights),
+            ("adapters", self.adapters),
             ("KV cache", self.kv_cache),
             ("recurrent states", self.recurrent_state),
             ("checkpoints of them", self.recurrent_checkpoints),

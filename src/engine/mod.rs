@@ -2,6 +2,7 @@
 //!
 //! It knows no browser: callers hand in sources of bytes, the time zone and whatever else differs.
 
+mod adapters;
 mod api;
 mod choice;
 mod compiled_grammars;
@@ -16,7 +17,9 @@ mod replay;
 mod scoring;
 
 pub use crate::decode::{Canceller, LogitsProcessor, MemoryPressure, PressureAction, PressureListener};
+pub use crate::model::adapters::AdapterFormat;
 pub use crate::model::{KvFormat, Precision, folder, source};
+pub use adapters::{AdapterOptions, LoadedAdapter, SessionAdapter};
 pub use api::chunk::{
     Chunk, CompletionTokensDetails, FinishReason, FunctionDelta, MalformedToolCall, StopReason, Timings, ToolCallDelta,
     Usage,
@@ -31,11 +34,11 @@ pub use engine::{Engine, EngineStats, EngineTensor};
 pub use generation::Generation;
 pub use load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, Progress, Warning};
 pub use load::inspect::{AdapterLimits, Inspection, Problem, inspect};
-pub use load::options::{Autotune, LoadOptions, Smoothness};
+pub use load::options::{Autotune, DeviceReason, LoadOptions, Smoothness};
 pub use load::{file_bytes, hub};
 pub use memory::MemoryUse;
 pub use replay::{Replay, ReplayedChoice};
 
 // Types of lower layers that the bindings need.
-pub use crate::tensor::{AdapterInfo, DeviceOptions, PowerPreference};
+pub use crate::tensor::{AdapterInfo, DeviceKind, DeviceOptions, PowerPreference};
 pub use crate::text::chat::ChatTemplate;

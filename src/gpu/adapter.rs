@@ -44,6 +44,8 @@ pub struct SubgroupMatrix {
 /// What kernels may use and how large things may be.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capabilities {
+    /// It is the CPU's device, which runs functions in place of kernels.
+    pub cpu: bool,
     /// WGSL's `f16` is available.
     pub shader_f16: bool,
     /// The smallest and the largest number of lanes of a subgroup; `None` without subgroups.
@@ -72,6 +74,8 @@ pub struct Capabilities {
 /// What is known of the adapter before a device exists.
 #[derive(Clone)]
 pub(super) struct Adapter {
+    /// It is the CPU.
+    pub cpu: bool,
     pub info: AdapterInfo,
     pub subgroup_sizes: (u32, u32),
     pub subgroups: bool,
@@ -84,6 +88,7 @@ impl Adapter {
         let limits = device.limits();
         let features = device.features();
         Capabilities {
+            cpu: self.cpu,
             shader_f16: features.contains(wgpu::Features::SHADER_F16),
             subgroups: self.subgroups.then_some(self.subgroup_sizes),
             software: self.info.is_fallback,

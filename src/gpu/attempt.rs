@@ -116,14 +116,13 @@ pub(super) async fn allocate<T>(recorder: &Recorder, what: &str, step: impl FnOn
 /// Keeps what a step made from others until it is known whether it works. Where it does not, or nobody waits any more, it is not used again.
 struct Undecided<'a> {
     recorder: &'a Recorder,
-    made: Made,
     held: HeldBack,
     works: bool,
 }
 
 impl<'a> Undecided<'a> {
     fn new(recorder: &'a Recorder, made: Made) -> Self {
-        Self { recorder, held: recorder.hold_since(&made), made, works: false }
+        Self { recorder, held: recorder.hold_since(&made), works: false }
     }
 }
 
@@ -131,7 +130,7 @@ impl Drop for Undecided<'_> {
     fn drop(&mut self) {
         self.recorder.decide(self.held);
         if !self.works {
-            self.recorder.forget_since(&self.made);
+            self.recorder.forget(self.held);
         }
     }
 }

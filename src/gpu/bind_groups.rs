@@ -6,8 +6,9 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use super::fifo::FifoCache;
+use super::id_ranges::IdRange;
 use super::stats::CacheStats;
-use super::uniform::{FIRST_ID as FIRST_UNIFORM, Uniform};
+use super::uniform::Uniform;
 
 /// A bind group and the uniforms in it, which stay as long as it does.
 pub(super) struct BindGroup {
@@ -47,10 +48,10 @@ impl BindGroups {
         }
     }
 
-    /// Drops the bind groups that name a buffer or a uniform that was made after these.
-    pub fn forget_since(&self, buffer: u64, uniform: u64) {
-        let is_new = |id: u64| if id >= FIRST_UNIFORM { id > uniform } else { id > buffer };
-        self.0.borrow_mut().remove_where(|key| key.entries.iter().any(|entry| is_new(entry.1)));
+    /// Drops the bind groups that name one of these buffers or uniforms.
+    pub fn forget_made(&self, buffers: IdRange, uniforms: IdRange) {
+        let is_of_them = |id: u64| buffers.contains(id) || uniforms.contains(id);
+        self.0.borrow_mut().remove_where(|key| key.entries.iter().any(|entry| is_of_them(entry.1)));
     }
 
     pub fn clear(&self) {

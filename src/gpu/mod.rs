@@ -11,6 +11,11 @@ mod binding;
 mod buffer;
 mod command;
 mod compile;
+#[cfg(feature = "cpu")]
+mod cpu;
+#[cfg(not(feature = "cpu"))]
+#[path = "no_cpu.rs"]
+mod cpu;
 mod debug;
 mod device;
 mod faults;
@@ -42,8 +47,9 @@ pub use adapter::{AdapterInfo, Capabilities, SubgroupMatrix};
 pub use binding::Binding;
 pub use buffer::{BINDING_ALIGNMENT, Buffer, BufferSlice};
 pub use command::Grid;
+pub use cpu::{CpuKernel, Lent};
 pub use device::Device;
-pub use options::{CacheSizes, DeviceOptions, PowerPreference};
+pub use options::{CacheSizes, DeviceKind, DeviceOptions, PowerPreference};
 pub use pacing::set_page_hidden;
 pub use pipeline::Pipeline;
 pub use profile::{KernelTime, KernelUse};

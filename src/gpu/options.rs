@@ -1,6 +1,6 @@
 //! What a caller may ask of a device.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::simulated::SimulatedGpu;
 
@@ -14,6 +14,20 @@ pub enum PowerPreference {
     /// The fastest adapter.
     #[default]
     HighPerformance,
+}
+
+/// What runs the kernels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// In the wasm of the CPU that, and in the other the GPU; natively what the environment variable `RILLM_DEVICE` names, or else the GPU.
+    #[default]
+    Auto,
+    /// A GPU, or what stands in for one.
+    Gpu,
+    /// The CPU, by functions in place of shaders.
+    Cpu,
 }
 
 /// How many entries caches keep; 0 keeps none.
@@ -36,6 +50,8 @@ impl Default for CacheSizes {
 /// How a device is made. The default takes the fastest adapter with all its features.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceOptions {
+    /// What runs the kernels. For the CPU nothing of the adapter counts.
+    pub kind: DeviceKind,
     /// Which adapter to take if there are several.
     pub power_preference: PowerPreference,
     /// Take the software adapter.

@@ -11,11 +11,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
 use super::binding::Binding;
 use super::compile::{BindingKind, Layout, Layouts, Signature, Source};
+use super::cpu::{self, CpuKernel};
 use super::platform::{ENABLE_SUBGROUPS_LINE, compile, compile_all};
 use super::raw::RawDevice;
 use super::stats::{CacheStats, add};
@@ -122,6 +124,16 @@ impl Pipelines {
         let (device, source) = (&self.raw.wgpu, &request.source);
         let wgpu = self.raw.faults.watch_compilation(device, shader.label, || compile(device, source));
         Ok(self.keep(request, wgpu))
+    }
+
+    /// The pipeline of a function of the CPU's device, which is not kept.
+    pub fn of_kernel(&self, label: &str, kernel: Arc<dyn CpuKernel>, bindings: &[Binding<'_>]) -> Result<Rc<Pipeline>> {
+        let signature: Signature = kinds(bindings).collect();
+        let layout = self.layouts.get(&self.raw.wgpu, &signature);
+        let Some(wgpu) = cpu::pipeline(&self.raw.wgpu, label, &layout.pipeline, kernel) else {
+            bail!(Internal, "{label} is a function of the CPU, and the device is a GPU")
+        };
+        Ok(Rc::new(Pipeline { label: label.into(), wgpu, layout }))
     }
 
     /// What a shader still needs compiled; `None` if its pipeline exists.

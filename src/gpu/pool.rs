@@ -164,10 +164,9 @@ impl BufferPool {
         self.state.borrow_mut().undecided.remove(held);
     }
 
-    /// The buffers that were made after this one may not work: those that wait for reuse are destroyed, the others when they come back.
-    pub fn forget_since(&self, id: u64) {
+    /// These buffers may not work: those that wait for reuse are destroyed, the others when they come back.
+    pub fn forget(&self, suspects: IdRange) {
         let mut state = self.state.borrow_mut();
-        let suspects = IdRange { after: id, last: state.last_id };
         state.suspects.push(suspects);
         let gone = state.free.remove_where(|raw| suspects.contains(raw.id));
         drop(state);
@@ -180,8 +179,8 @@ impl BufferPool {
         let waited = self.raw.take_fault().await;
         match &waited {
             Err(error) if error.code() == Code::OutOfMemory => {
-                let trusted = self.state.borrow().trusted;
-                self.forget_since(trusted);
+                let after = self.state.borrow().trusted;
+                self.forget(IdRange { after, last: self.last_id() });
             }
             _ => self.state.borrow_mut().trusted = last,
         }

@@ -2,6 +2,7 @@
 //! them.
 
 /// The text of a WGSL file without comments and indents. Its lines keep their numbers.
+#[cfg(not(all(feature = "cpu", target_arch = "wasm32")))]
 #[macro_export]
 macro_rules! shader {
     ($file:literal) => {{
@@ -14,6 +15,15 @@ macro_rules! shader {
         };
         SHADER
     }};
+}
+
+/// The wasm of the CPU runs no shaders, and so has none.
+#[cfg(all(feature = "cpu", target_arch = "wasm32"))]
+#[macro_export]
+macro_rules! shader {
+    ($file:literal) => {
+        ""
+    };
 }
 
 /// The first bytes of a text without `//` and what follows on its line, and without blanks at both ends of lines; and how many bytes

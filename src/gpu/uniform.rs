@@ -81,9 +81,9 @@ impl Uniforms {
         !self.undecided.borrow().contains(uniform.id)
     }
 
-    /// Forgets those that were made after this one.
-    pub fn forget_since(&self, id: u64) {
-        self.entries.borrow_mut().remove_values(|uniform| uniform.id > id);
+    /// Forgets these.
+    pub fn forget(&self, ids: IdRange) {
+        self.entries.borrow_mut().remove_values(|uniform| ids.contains(uniform.id));
     }
 
     pub fn stats(&self) -> CacheStats {

@@ -27,13 +27,15 @@ struct State {
     ring: Option<wgpu::Buffer>,
     bytes: Vec<u8>,
     pending: usize,
+    /// It is not known whether the ring works.
+    is_held: bool,
 }
 
 impl StagedWrites {
-    /// Keeps a small write. Returns the buffer and the offset to copy it from, or `None` if it does not fit any more.
+    /// Keeps a small write. Returns the buffer and the offset to copy it from, or `None` if it does not fit any more or the ring is held.
     pub fn stage(&self, raw: &RawDevice, bytes: &[u8]) -> Option<(wgpu::Buffer, u64)> {
         let mut state = self.0.borrow_mut();
-        if state.pending == MAX_PENDING || state.bytes.len() + bytes.len() > RING_BYTES as usize {
+        if state.is_held || state.pending == MAX_PENDING || state.bytes.len() + bytes.len() > RING_BYTES as usize {
             return None;
         }
         let ring = state.ring.get_or_insert_with(|| create_ring(raw)).clone();
@@ -47,6 +49,11 @@ impl StagedWrites {
     /// Whether the ring was made.
     pub fn has_ring(&self) -> bool {
         self.0.borrow().ring.is_some()
+    }
+
+    /// Whether the ring takes no writes.
+    pub fn hold(&self, is_held: bool) {
+        self.0.borrow_mut().is_held = is_held;
     }
 
     /// Frees the ring, and forgets what was not uploaded.

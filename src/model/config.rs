@@ -248,11 +248,11 @@ impl Config {
                 recurrent: residual_scale * keys.multiplier("ssm_out")?,
                 feed_forward: residual_scale * down,
             },
-            activation: match arch.activation {
+            activation: match (keys.named_activation()?, arch.activation) {
+                (Some(named), _) => named,
                 _ if !is_gated => arch.ungated.unwrap_or_default(),
-                _ if keys.is_relu()? => Activation::Relu,
-                Activation::Silu if gate != 1.0 => Activation::ScaledSilu(gate),
-                activation => activation,
+                (None, Activation::Silu) if gate != 1.0 => Activation::ScaledSilu(gate),
+                (None, activation) => activation,
             },
             logit_scale: logit_scale
                 * if keys.scales_tied_logits(tie_embeddings)? { 1.0 / (n_embd as f32).sqrt() } else { 1.0 },

@@ -4,6 +4,7 @@
 //!
 //! The residual stream is in SoA (`tensor/soa.rs`). Products norm their inputs and add their results to the residual stream.
 
+use super::adapters::Added;
 use super::attention::Attention;
 use super::fused::FusedPass;
 use super::layer_ops::LayerOps;
@@ -16,7 +17,7 @@ use super::per_layer::PerLayerInput;
 use crate::error::Result;
 use crate::tensor::ops::{
     AddRow, AttentionMerge, AttentionOut, CombineExperts, ConcatColumns, Fill, GateInput, MatVecAdd, NormAdd,
-    NormGateUp, NormMatVec, NormQkv, NormUp, Residual, RmsNorm, Scale, SigmoidGate, Splits, SwigluSoa, Xielu,
+    NormGateUp, NormMatVec, NormQkv, NormUp, Residual, RmsNorm, RowNorm, Scale, SigmoidGate, Splits, SwigluSoa, Xielu,
 };
 use crate::tensor::{Context, Desc, Tensor};
 
@@ -65,14 +66,17 @@ impl LayerOps for Decode<'_> {
         let (capacity, splits) = (self.0.seen(layer), self.0.splits(layer));
         let head_dim = config.layers[layer.index].head_dim;
         let sinks = self.0.sinks(layer);
-        let Some(gate) = &layer.gate else {
+        // An adapter multiplies the merged sums too.
+        if layer.gate.is_none() && !self.0.beside().touches(&layer.output.weight) {
             let sinks = sinks.cloned();
             return Ok(Inner::Splits(Box::new(SplitSums { sums, totals, sinks, capacity, splits, head_dim })));
-        };
+        }
         let merge = AttentionMerge { heads: config.n_heads, head_dim, capacity, splits, sinks: sinks.is_some() };
         let inputs: Vec<&Tensor> = [&sums, &totals, state].into_iter().chain(sinks).collect();
         let a = context.run1(&merge, &inputs)?; // [1, n_heads · head_dim] in SoA
-        context.run(&SigmoidGate { soa: true }, &[&a, &self.product(h, &gate.weight)?])?;
+        if let Some(gate) = &layer.gate {
+            context.run(&SigmoidGate { soa: true }, &[&a, &self.product(h, &gate.weight)?])?;
+        }
         Ok(Inner::Activations(a))
     }
 
@@ -88,7 +92,7 @@ impl LayerOps for Decode<'_> {
         let FusedPass { context, config, .. } = self.0;
         let activation = config.activation;
         let gate_up = match gate_up {
-            [both] => match both.weight.whole() {
+            [both] => match both.weight.whole().filter(|_| !self.0.beside().touches(&both.weight)) {
                 Some(whole) => {
                     let op = NormGateUp { norm: h.norm.kind, activation };
                     return context.run1(&op, &[h.x, h.norm.soa()?, whole]).map(Inner::Activations);
@@ -109,6 +113,16 @@ impl LayerOps for Decode<'_> {
         let norm = h.norm.soa()?;
         let activation = config.activation;
         let op = NormUp { norm: h.norm.kind, activation, bias: bias.is_some(), times: None, part: None };
+        if self.0.beside().touches(weight) {
+            // The activation comes after what the adapter adds.
+            let up = self.product(h, weight)?; // [1, n_ff]
+            if let Some(bias) = bias {
+                context.run(&AddRow, &[&up, bias])?;
+            }
+            let ones = context.run1(&Fill { shape: up.shape(), value: 1.0 }, &[])?;
+            let op = GateInput { activation, first: 0, soa: true };
+            return context.run1(&op, &[&up, &ones]).map(Inner::Activations);
+        }
         if let Some(whole) = weight.whole() {
             let inputs: Vec<&Tensor> = [h.x, norm, whole].into_iter().chain(bias).collect();
             return context.run1(&op, &inputs).map(Inner::Activations);
@@ -133,7 +147,8 @@ impl LayerOps for Decode<'_> {
 
     fn add_product(&self, x: &Tensor, inner: Inner, linear: &Linear, norm: &Norm, scale: f32) -> Result<()> {
         if norm.is_none() {
-            return self.add_parts(x, &inner, linear, scale);
+            self.add_parts(x, &inner, linear, scale)?;
+            return self.add_low_rank(x, &inner, linear, scale);
         }
         self.add_normed(x, &self.product_apart(x, &inner, linear)?, norm, scale)
     }
@@ -149,6 +164,7 @@ impl LayerOps for Decode<'_> {
         let FusedPass { context, config, .. } = self.0;
         if norm.is_none() {
             self.add_parts(x, &inner, linear, 1.0)?;
+            self.add_low_rank(x, &inner, linear, 1.0)?;
             return context.run1(&Scale { factor }, &[x]);
         }
         let y = self.product_apart(x, &inner, linear)?;
@@ -197,10 +213,24 @@ impl Decode<'_> {
         let Some(whole) = linear.weight.whole() else {
             let sum = self.0.context.run1(&Fill { shape: x.shape(), value: 0.0 }, &[])?;
             self.add_parts(&sum, inner, linear, 1.0)?;
+            self.add_low_rank(&sum, inner, linear, 1.0)?;
             return Ok(sum);
         };
-        let product = self.multiply(inner, linear, whole, Residual::Apart, None)?.pop();
-        product.ok_or_else(|| err!(Internal, "a product gave nothing"))
+        let Some(product) = self.multiply(inner, linear, whole, Residual::Apart, None)?.pop() else {
+            bail!(Internal, "a product gave nothing")
+        };
+        self.add_low_rank(&product, inner, linear, 1.0)?;
+        Ok(product)
+    }
+
+    /// x, in SoA, += what adapters add to the product · scale.
+    fn add_low_rank(&self, x: &Tensor, inner: &Inner, linear: &Linear, factor: f32) -> Result<()> {
+        let context = self.0.context;
+        self.0.beside().add(&linear.weight, x, Added { factor, soa: true }, |down| match inner {
+            // Without a norm, whose vector is ignored.
+            Inner::Activations(f) => context.run1(&NormMatVec { norm: RowNorm::None }, &[f, f, down]),
+            Inner::Splits(_) => bail!(Internal, "an adapter beside a product that merges attention"),
+        })
     }
 
     /// Queries [1, n_heads · head_dim]. Keys and values go to the caches. One op does all of it, unless heads are normed between the
@@ -212,7 +242,7 @@ impl Decode<'_> {
         let mut q = None;
         for (parts, Linear { weight, .. }) in &layer.queries_keys_values {
             q = match weight.whole() {
-                Some(matrix) if vectors.head_norms.is_none() => {
+                Some(matrix) if vectors.head_norms.is_none() && !self.0.beside().touches(weight) => {
                     let op = NormQkv {
                         parts: *parts,
                         norm: h.norm.kind,
@@ -236,7 +266,10 @@ impl Decode<'_> {
 
     /// [1, rows]
     fn product(&self, h: &Normed<'_>, matrix: &Matrix) -> Result<Tensor> {
-        matrix.multiply(self.0.context, &NormMatVec { norm: h.norm.kind }, &[h.x, h.norm.soa()?])
+        let (context, op, norm) = (self.0.context, NormMatVec { norm: h.norm.kind }, h.norm.soa()?);
+        let y = matrix.multiply(context, &op, &[h.x, norm])?;
+        self.0.beside().add(matrix, &y, Added::ROWS, |down| context.run1(&op, &[h.x, norm, down]))?;
+        Ok(y)
     }
 
     /// The product with a part of a matrix and the bias, by itself or added to a tensor.

@@ -133,6 +133,7 @@ impl Encoder {
             }),
             // Small batches have kernels that would be compiled for each number of tokens.
             product: &MatMul { epilogue: Epilogue::NONE },
+            adapters: None,
         };
         for layer in &self.layers {
             x = layer.run(&ops, &x, None)?;

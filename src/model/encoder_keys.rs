@@ -3,6 +3,7 @@
 use super::buckets::Distances;
 use super::keys::Keys;
 use crate::error::Result;
+use crate::tensor::ops::Activation;
 
 /// From this distance on all fall into one bucket, if the metadata does not say another.
 const FARTHEST: usize = 128;
@@ -38,9 +39,19 @@ impl Keys<'_> {
         Ok(self.metadata.optional_bool(&self.name("feed_forward_gated"))?.unwrap_or(has_tensor))
     }
 
-    /// Whether the function of the feed-forward is another than the architecture's. GGUF has no such key; config.json has.
-    pub fn is_relu(&self) -> Result<bool> {
-        Ok(self.metadata.optional_bool(&self.name("activation_is_relu"))? == Some(true))
+    /// The function of the feed-forward, if it may be another than the architecture's. GGUF has no such key; config.json has.
+    pub fn named_activation(&self) -> Result<Option<Activation>> {
+        const KEY: &str = "activation_function";
+        let activation = match self.metadata.optional_str(&self.name(KEY))? {
+            None => return Ok(None),
+            Some("gelu") => Activation::Gelu,
+            Some("relu") => Activation::Relu,
+            Some("silu" | "swish") => Activation::Silu,
+            Some(other) => {
+                bail!(UnsupportedArchitecture, "{} is {other:?}, wanted \"gelu\", \"relu\" or \"silu\"", self.name(KEY))
+            }
+        };
+        Ok(Some(activation))
     }
 
     /// Whether logits are divided by √n_embd.

@@ -90,6 +90,16 @@ impl FeedForward {
         Ok(Self::Ungated { up, down, xielu: xielu(weights, index)? })
     }
 
+    /// The matrices whose products the op sets add adapters to: none of experts.
+    pub fn adaptable(&self) -> Vec<&Linear> {
+        match self {
+            Self::Gated { gate_up, down, .. } => gate_up.iter().chain([down]).collect(),
+            Self::Ungated { up, down, .. } => vec![up, down],
+            Self::Experts { .. } => Vec::new(),
+            Self::Both(both) => both.dense.adaptable(),
+        }
+    }
+
     /// x += the result for the normed x, normed and scaled.
     pub fn add_to<O: LayerOps>(&self, ops: &O, x: &Tensor, before: &Norm, after: &Norm, scale: f32) -> Result<()> {
         match self {

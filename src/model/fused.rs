@@ -1,6 +1,7 @@
 //! What a model has besides its layers if their matrices are joined and their ops are fused, and the steps that `decode.rs` and
 //! `prefill.rs` share.
 
+use super::adapters::{ActiveAdapters, Beside};
 use super::arch::{self, RopeKind};
 use super::attention::Attention;
 use super::config::Config;
@@ -13,7 +14,7 @@ use crate::tensor::ops::{AttentionSplit, HeadNorms, NormHeads, QkvParts, RopeKvA
 use crate::tensor::{Context, HostTensor, Tensor};
 
 pub(super) struct Fused {
-    layers: Vec<LayerVectors>,
+    pub layers: Vec<LayerVectors>,
 }
 
 /// The vectors of one layer, in the form that fused ops take.
@@ -44,6 +45,7 @@ pub(super) struct FusedPass<'a> {
     pub cache: &'a KvCache,
     pub recurrent: &'a RecurrentStates,
     pub state: &'a Tensor,
+    pub adapters: Option<&'a ActiveAdapters>,
 }
 
 impl Fused {
@@ -128,6 +130,11 @@ impl LayerVectors {
 }
 
 impl FusedPass<'_> {
+    /// What adapters add to products.
+    pub fn beside(&self) -> Beside<'_> {
+        Beside { context: self.context, adapters: self.adapters, state: self.state }
+    }
+
     pub fn vectors(&self, layer: &Attention) -> &LayerVectors {
         &self.fused.layers[layer.index]
     }

@@ -11,6 +11,7 @@ use super::cross_attention::CrossAttention;
 use super::feed_forward::{FeedForward, Inner};
 use super::latent::LatentAttention;
 use super::layer_ops::LayerOps;
+use super::linear::Linear;
 use super::mixer::RecurrentMixer;
 use super::norm::Norm;
 use super::per_layer::PerLayerInput;
@@ -21,34 +22,34 @@ use crate::tensor::{Context, Tensor};
 /// The weights of one layer; matrices are [outputs, inputs].
 pub(super) struct Layer {
     /// For what mixes tokens.
-    attention_norm: Norm,
-    pub attention: Option<Attention>,
+    pub(super) attention_norm: Norm,
+    pub(super) attention: Option<Attention>,
     /// In place of attention over keys and values.
-    latent: Option<LatentAttention>,
-    recurrent: Option<RecurrentMixer>,
+    pub(super) latent: Option<LatentAttention>,
+    pub(super) recurrent: Option<RecurrentMixer>,
     /// For the result of what mixes tokens.
-    post_attention_norm: Norm,
+    pub(super) post_attention_norm: Norm,
     /// For the residual stream after that was added to it.
-    attention_output_norm: Norm,
-    cross_attention_norm: Norm,
+    pub(super) attention_output_norm: Norm,
+    pub(super) cross_attention_norm: Norm,
     /// Attention to the output of an encoder.
-    pub cross_attention: Option<CrossAttention>,
+    pub(super) cross_attention: Option<CrossAttention>,
     /// For the residual stream after that was added to it.
-    cross_attention_output_norm: Norm,
-    feed_forward_norm: Norm,
-    feed_forward: Option<FeedForward>,
-    post_feed_forward_norm: Norm,
+    pub(super) cross_attention_output_norm: Norm,
+    pub(super) feed_forward_norm: Norm,
+    pub(super) feed_forward: Option<FeedForward>,
+    pub(super) post_feed_forward_norm: Norm,
     /// For the residual stream at the layer's end.
-    output_norm: Norm,
+    pub(super) output_norm: Norm,
     /// The token's vector for this layer.
-    per_layer: Option<PerLayerInput>,
+    pub(super) per_layer: Option<PerLayerInput>,
     /// The factor of the residual stream at the layer's end.
-    output_scale: Option<f32>,
+    pub(super) output_scale: Option<f32>,
     /// Some if there are several residual streams.
-    streams: Option<StreamsOfLayer>,
+    pub(super) streams: Option<StreamsOfLayer>,
     /// The feed-forward runs beside attention, on the same input.
-    is_parallel: bool,
-    scales: ResidualScales,
+    pub(super) is_parallel: bool,
+    pub(super) scales: ResidualScales,
 }
 
 impl Layer {
@@ -92,6 +93,15 @@ impl Layer {
                 None => None,
             },
         })
+    }
+
+    /// The matrices whose products the op sets add adapters to.
+    pub fn adaptable(&self) -> impl Iterator<Item = &Linear> {
+        let attention = self.attention.iter().flat_map(|attention| {
+            let projections = attention.queries_keys_values.iter().map(|(_, linear)| linear);
+            projections.chain(&attention.gate).chain([&attention.output])
+        });
+        attention.chain(self.feed_forward.iter().flat_map(FeedForward::adaptable))
     }
 
     /// [n, n_embd] → the same. The residual stream `x` is changed. `vectors` [n, layers · length] are those of per-layer embeddings.

@@ -4,21 +4,60 @@
 use std::rc::Rc;
 
 use crate::error::Result;
-use crate::tensor::ops::{AddPositions, Embedding, EmbeddingPart, Fill, PlaceColumns};
+use crate::tensor::ops::{
+    self, Add, AddPositions, Embedding, EmbeddingPart, Fill, MatMulBackward, PlaceColumns, SliceColumns,
+};
 use crate::tensor::{Context, DType, Op, Shape, Tensor};
 
+/// A matrix of weights on the GPU. Cloning clones the handle.
 #[derive(Clone)]
 pub struct Matrix {
     /// At least one. All except the last have the same number of rows.
     parts: Rc<[Tensor]>,
+    /// What its rows are, in their order; at least one tensor.
+    holds: Rc<[HeldRows]>,
+}
+
+/// Rows of a matrix that are a tensor of the model: matrices that read the same input are joined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldRows {
+    /// The tensor's name, as GGUF files have it.
+    pub name: String,
+    /// The first of its rows.
+    pub first_row: usize,
+    /// How many they are.
+    pub rows: usize,
 }
 
 impl Matrix {
-    pub(super) fn new(parts: Vec<Tensor>) -> Result<Self> {
-        if parts.is_empty() {
-            bail!(Internal, "a matrix of no parts");
+    /// `tensors` are the names of the tensors that it holds, and how many rows each has.
+    pub(super) fn new(parts: Vec<Tensor>, tensors: impl IntoIterator<Item = (String, usize)>) -> Result<Self> {
+        let mut next_row = 0;
+        let held = tensors.into_iter().map(|(name, rows)| {
+            let first_row = next_row;
+            next_row += rows;
+            HeldRows { name, first_row, rows }
+        });
+        let holds: Rc<[HeldRows]> = held.collect();
+        if parts.is_empty() || holds.is_empty() {
+            bail!(Internal, "a matrix of {} parts, of {} tensors", parts.len(), holds.len());
         }
-        Ok(Self { parts: parts.into() })
+        Ok(Self { parts: parts.into(), holds })
+    }
+
+    /// The tensors that its rows are.
+    pub fn holds(&self) -> &[HeldRows] {
+        &self.holds
+    }
+
+    /// What no other matrix of the model is called: the name of the first tensor that it holds.
+    pub fn key(&self) -> &str {
+        &self.holds[0].name
+    }
+
+    /// The length of a row.
+    pub fn columns(&self) -> usize {
+        self.parts[0].shape().dims()[1]
     }
 
     /// The tensor, if there is only one part.
@@ -34,7 +73,8 @@ impl Matrix {
         self.parts[0].dtype()
     }
 
-    pub(super) fn rows(&self) -> usize {
+    /// The number of rows, of all parts.
+    pub fn rows(&self) -> usize {
         self.parts.iter().map(|part| part.shape().dims()[0]).sum()
     }
 
@@ -87,5 +127,31 @@ impl Matrix {
             context.run(&PlaceColumns { first: row }, &[&of_part(part)?, &all])?;
         }
         Ok(all)
+    }
+
+    /// x [n, columns] → [n, rows].
+    pub fn product(&self, context: &Context, x: &Tensor) -> Result<Tensor> {
+        let tokens = x.shape().dims().first().copied().unwrap_or(0);
+        self.multiply(context, ops::linear(tokens), &[x])
+    }
+
+    /// The gradient of a product [n, rows] → that of its input, [n, columns].
+    pub fn product_backward(&self, context: &Context, gradient: &Tensor) -> Result<Tensor> {
+        let mut sum: Option<Tensor> = None;
+        for (first, part) in self.parts() {
+            let count = part.shape().dims()[0];
+            let of_part = match self.whole() {
+                Some(_) => context.run1(&MatMulBackward, &[gradient, part])?,
+                None => {
+                    let columns = context.run1(&SliceColumns { first, count }, &[gradient])?;
+                    context.run1(&MatMulBackward, &[&columns, part])?
+                }
+            };
+            match &sum {
+                Some(sum) => context.run(&Add, &[sum, &of_part]).map(|_| ())?,
+                None => sum = Some(of_part),
+            }
+        }
+        sum.ok_or_else(|| err!(Internal, "a matrix has a part"))
     }
 }

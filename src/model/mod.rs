@@ -2,6 +2,7 @@
 //!
 //! This layer knows tensors and files. It never names a GPU buffer, a pipeline or a URL, and knows no text.
 
+pub mod adapters;
 mod altup;
 mod altup_config;
 pub mod arch;
@@ -14,6 +15,7 @@ mod context_shift;
 mod cross_attention;
 mod decode;
 mod dense;
+mod dense_decoder;
 mod disentangled;
 mod distances;
 mod drafts;
@@ -63,7 +65,9 @@ mod weights;
 
 pub(crate) use classifier::{Classifier, ClassifierConfig, Relevance, ScoreFunction};
 pub(crate) use dense::DenseLayers;
+pub use dense_decoder::{DenseDecoder, DenseLayer, DenseProduct, DenseRope, RmsWeight};
 pub(crate) use encoder::{Encoder, EncoderText};
+pub use matrix::{HeldRows, Matrix};
 pub(crate) use pooling::{Embeds, Pooling};
 pub use prefill::Precision;
 pub use state::{KvCache, KvFormat, LayerStates};

@@ -81,7 +81,7 @@ impl MtpHead {
 
     fn pass<'a>(&'a self, context: &'a Context, states: &'a LayerStates, state: &'a Tensor) -> Result<FusedPass<'a>> {
         let (cache, recurrent) = (states.mtp()?.kv(), states.recurrent());
-        Ok(FusedPass { context, config: &self.config, fused: &self.fused, cache, recurrent, state })
+        Ok(FusedPass { context, config: &self.config, fused: &self.fused, cache, recurrent, state, adapters: None })
     }
 
     /// The head's hidden state [1, n_embd] for that of a position, and the embedding of the token after it.
@@ -112,7 +112,8 @@ impl MtpHead {
             context.run(&SigmoidGate { soa: false }, &[&a, &gate.run(context, product, &[&h])?])?;
         }
         context.run(&Add, &[&x, &self.attention.output.run(context, product, &[&a])?])?;
-        let ops = Unfused { context, config, ropes: &[], tokens: Tokens::After { states, state }, product };
+        let tokens = Tokens::After { states, state };
+        let ops = Unfused { context, config, ropes: &[], tokens, product, adapters: None };
         let (before, after) = (&self.feed_forward_norm, Norm::none());
         self.feed_forward.add_to(&ops, &x, before, &after, config.residual_scales.feed_forward)?;
         self.output_norm.run(context, &x)

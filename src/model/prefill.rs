@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::adapters::Added;
 use super::attention;
 use super::fused::FusedPass;
 use super::layer_ops::LayerOps;
@@ -45,8 +46,12 @@ pub(super) enum Activations {
     F32(Tensor),
     /// Of a small batch, in SoA. A fused model has no columns that SoA can't hold.
     Soa(Tensor),
-    /// Quants and scales, from `quantize`.
-    Int8(Tensor, Tensor),
+    /// Quants and scales, from `quantize`. Adapters, which are not quantised, read what they were made of.
+    Int8 {
+        quants: Tensor,
+        scales: Tensor,
+        exact: Option<Box<Tensor>>,
+    },
 }
 
 /// The residual stream [tokens, n_embd], and the norm, which is applied in the layout that a matrix wants.
@@ -170,7 +175,8 @@ impl LayerOps for Prefill<'_> {
             return self.add_normed(x, &self.product(&inner, linear)?, norm, scale);
         };
         let epilogue = Epilogue { bias: bias.is_some(), residual: true };
-        self.multiply(&inner, epilogue, whole, &bias.iter().chain([x]).collect::<Vec<_>>()).map(|_| ())
+        self.multiply(&inner, epilogue, whole, &bias.iter().chain([x]).collect::<Vec<_>>())?;
+        self.add_low_rank(x, &inner, weight)
     }
 
     fn per_layer_input(&self, x: &Tensor, input: &PerLayerInput, vectors: &Tensor) -> Result<Activations> {
@@ -208,7 +214,9 @@ impl Prefill<'_> {
 
     /// Runs the producer in the layout that the weight reading the result wants.
     fn produce(&self, producer: &Producer, inputs: &[&Tensor], weight: &Matrix) -> Result<Activations> {
-        if self.takes_int8(weight) {
+        if self.takes_int8(weight) && self.pass.beside().touches(weight) {
+            self.quantize(self.context().run1(producer.f32, inputs)?, weight)
+        } else if self.takes_int8(weight) {
             self.produce_int8(producer.int8, inputs)
         } else if self.small_batch {
             Ok(Activations::Soa(self.context().run1(producer.soa, inputs)?))
@@ -219,13 +227,22 @@ impl Prefill<'_> {
 
     fn produce_int8(&self, op: &dyn Op, inputs: &[&Tensor]) -> Result<Activations> {
         match <[Tensor; 2]>::try_from(self.context().run(op, inputs)?) {
-            Ok([quants, scales]) => Ok(Activations::Int8(quants, scales)),
+            Ok([quants, scales]) => Ok(Activations::Int8 { quants, scales, exact: None }),
             Err(outputs) => bail!(Internal, "{} has {} outputs, not two", op.name(), outputs.len()),
         }
     }
 
     fn quantize(&self, x: Tensor, weight: &Matrix) -> Result<Activations> {
-        if self.takes_int8(weight) { self.produce_int8(&Quantize, &[&x]) } else { Ok(Activations::F32(x)) }
+        if !self.takes_int8(weight) {
+            return Ok(Activations::F32(x));
+        }
+        let made = self.produce_int8(&Quantize, &[&x])?;
+        Ok(match made {
+            Activations::Int8 { quants, scales, .. } if self.pass.beside().touches(weight) => {
+                Activations::Int8 { quants, scales, exact: Some(Box::new(x)) }
+            }
+            made => made,
+        })
     }
 
     /// The normed tokens, in the layout that the weight reading them wants.
@@ -246,9 +263,12 @@ impl Prefill<'_> {
         h: &Normed<'_>,
         linears: impl IntoIterator<Item = &'a Linear>,
     ) -> Result<Vec<Tensor>> {
-        let mut made: [Option<Activations>; 2] = [None, None];
+        // An adapter wants besides what int8 are made of.
+        let mut made: [Option<Activations>; 3] = [None, None, None];
         let product = |linear: &Linear| {
-            let layout = &mut made[usize::from(self.takes_int8(&linear.weight))];
+            let is_int8 = self.takes_int8(&linear.weight);
+            let is_adapted = is_int8 && self.pass.beside().touches(&linear.weight);
+            let layout = &mut made[usize::from(is_int8) + usize::from(is_adapted)];
             let activations = match layout.take() {
                 Some(activations) => activations,
                 None => self.normed_for(h, &linear.weight)?,
@@ -262,20 +282,41 @@ impl Prefill<'_> {
     fn product(&self, activations: &Activations, Linear { weight, bias }: &Linear) -> Result<Tensor> {
         let product = |bias: Option<&Tensor>| {
             let epilogue = Epilogue { bias: bias.is_some(), residual: false };
-            weight.multiply_by(self.context(), |part| {
-                let outputs = self.multiply(activations, epilogue, part, bias.as_slice())?;
-                outputs.into_iter().next().ok_or_else(|| err!(Internal, "a product without an output"))
-            })
+            weight.multiply_by(self.context(), |part| self.multiply1(activations, epilogue, part, bias.as_slice()))
         };
-        match bias {
+        let y = match bias {
             // Each part would need its own piece of the bias.
             Some(bias) if weight.whole().is_none() => {
                 let y = product(None)?;
                 self.context().run(&AddRow, &[&y, bias])?;
-                Ok(y)
+                y
             }
-            bias => product(bias.as_ref()),
-        }
+            bias => product(bias.as_ref())?,
+        };
+        self.add_low_rank(&y, activations, weight)?;
+        Ok(y)
+    }
+
+    /// y += what adapters add to the product.
+    fn add_low_rank(&self, y: &Tensor, activations: &Activations, weight: &Matrix) -> Result<()> {
+        self.pass.beside().add(weight, y, Added::ROWS, |down| match activations {
+            Activations::Int8 { exact: Some(x), .. } => {
+                self.context().run1(&MatMul { epilogue: Epilogue::NONE }, &[x, down])
+            }
+            Activations::Int8 { exact: None, .. } => bail!(Internal, "an adapter beside a product of int8 alone"),
+            activations => self.multiply1(activations, Epilogue::NONE, down, &[]),
+        })
+    }
+
+    fn multiply1(
+        &self,
+        activations: &Activations,
+        epilogue: Epilogue,
+        weight: &Tensor,
+        more: &[&Tensor],
+    ) -> Result<Tensor> {
+        let outputs = self.multiply(activations, epilogue, weight, more)?;
+        outputs.into_iter().next().ok_or_else(|| err!(Internal, "a product without an output"))
     }
 
     /// The product with one tensor, with the other inputs of an epilogue.
@@ -291,7 +332,7 @@ impl Prefill<'_> {
             Activations::F32(x) if self.small_batch => run(&MatVecSmallBatch { epilogue, soa: false }, &[x]),
             Activations::F32(x) => run(&MatMul { epilogue }, &[x]),
             Activations::Soa(x) => run(&MatVecSmallBatch { epilogue, soa: true }, &[x]),
-            Activations::Int8(quants, scales) => run(&MatMulInt8 { epilogue }, &[quants, scales]),
+            Activations::Int8 { quants, scales, .. } => run(&MatMulInt8 { epilogue }, &[quants, scales]),
         }
     }
 }

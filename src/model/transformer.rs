@@ -19,7 +19,7 @@ use super::per_layer::PerLayerEmbeddings;
 use super::prefill::{Precision, Prefill};
 use super::rope::{RopeTable, RopeTensor};
 use super::state::{
-    KvCache, KvFormat, LatentCache, LayerStates, MtpStates, RecurrentLayer, RecurrentStates, SourceStates,
+    KvCache, KvFormat, LatentCache, LayerStates, MtpStates, RecurrentLayer, RecurrentStates, SourceStates, StateSize,
 };
 use super::unfused::{Tokens, Unfused};
 use crate::error::Result;
@@ -28,28 +28,28 @@ use crate::tensor::{Context, Tensor};
 
 /// A model that is ready to run.
 pub struct Transformer {
-    context: Context,
-    config: Config,
+    pub(super) context: Context,
+    pub(super) config: Config,
     precision: Precision,
-    token_embedding: Matrix, // [vocab_size, n_embd]
-    layers: Vec<Layer>,
+    pub(super) token_embedding: Matrix, // [vocab_size, n_embd]
+    pub(super) layers: Vec<Layer>,
     /// Some if the ops of a layer could be fused.
-    fused: Option<Fused>,
+    pub(super) fused: Option<Fused>,
     /// Recurrent layers, each with the number of the layer after which it runs.
-    recurrent: Vec<(usize, Box<dyn RecurrentLayer>)>,
+    pub(super) recurrent: Vec<(usize, Box<dyn RecurrentLayer>)>,
     /// Reads the text that the layers attend to besides.
-    encoder: Option<Box<Encoder>>,
+    pub(super) encoder: Option<Box<Encoder>>,
     /// Drafts further tokens.
     mtp: Option<MtpHead>,
-    positions: Option<Matrix>,   // [context_length, n_embd]
-    output_norm: Norm,           // [n_embd]
-    output: Matrix,              // [vocab_size, n_embd]; the embedding again when tied
-    output_bias: Option<Tensor>, // [vocab_size]
-    embedding_norm: Norm,
-    per_layer: Option<PerLayerEmbeddings>,
+    pub(super) positions: Option<Matrix>,   // [context_length, n_embd]
+    pub(super) output_norm: Norm,           // [n_embd]
+    pub(super) output: Matrix,              // [vocab_size, n_embd]; the embedding again when tied
+    pub(super) output_bias: Option<Tensor>, // [vocab_size]
+    pub(super) embedding_norm: Norm,
+    pub(super) per_layer: Option<PerLayerEmbeddings>,
     /// Some if there are several residual streams.
-    streams: Option<StreamProjections>,
-    ropes: Vec<RopeTensor>,
+    pub(super) streams: Option<StreamProjections>,
+    pub(super) ropes: Vec<RopeTensor>,
     quantization: &'static str,
     weight_bytes: u64,
     parameters: u64,
@@ -139,21 +139,27 @@ impl Transformer {
 
     /// Memory for the layers' states: `capacity` tokens, or a few more, in each of `sequences` sequences.
     pub fn layer_states(&self, capacity: usize, sequences: usize, format: KvFormat) -> Result<LayerStates> {
+        let size = StateSize { capacity, sequences, format };
         let further = self.recurrent.iter().map(|(_, layer)| layer.state_len());
         let recurrent: Vec<usize> = self.config.recurrent_state_lens().chain(further).collect();
-        let kv = KvCache::new(&self.context, &self.config, capacity, sequences, format)?;
-        let latents = LatentCache::new(&self.context, &self.config, capacity, sequences, format)?;
-        let states = LayerStates::new(kv, latents, RecurrentStates::new(&self.context, &recurrent, sequences)?);
+        let kv = KvCache::new(&self.context, &self.config, size)?;
+        let latents = LatentCache::new(&self.context, &self.config, size)?;
+        let states = LayerStates::new(kv, latents, RecurrentStates::new(&self.context, &recurrent, size.sequences)?);
         let states = match self.config.mtp.as_deref() {
-            Some(mtp) => states.with_mtp(MtpStates::new(&self.context, mtp, capacity, sequences, format)?),
+            Some(mtp) => states.with_mtp(MtpStates::new(&self.context, mtp, size)?),
             None => states,
         };
         if self.encoder.is_none() {
             return Ok(states);
         }
         // The same sizes: a text of the encoder may be as long as one of the decoder.
-        let kv = KvCache::new(&self.context, &self.config, capacity, sequences, format)?;
-        Ok(states.with_source(SourceStates::new(&self.context, kv, sequences)?))
+        let kv = KvCache::new(&self.context, &self.config, size)?;
+        Ok(states.with_source(SourceStates::new(&self.context, kv, size.sequences)?))
+    }
+
+    /// The matrices that adapters can add to.
+    pub(super) fn adaptable(&self) -> impl Iterator<Item = &Matrix> {
+        self.layers.iter().flat_map(Layer::adaptable).map(|linear| &linear.weight)
     }
 
     pub(super) fn mtp(&self) -> Option<&MtpHead> {
@@ -403,7 +409,8 @@ impl Transformer {
                 let (context, config) = (&self.context, &self.config);
                 let product = ops::linear(tokens.shape().elements());
                 let tokens = Tokens::After { states, state };
-                let ops = Unfused { context, config, ropes: &self.ropes, tokens, product };
+                let adapters = states.adapters();
+                let ops = Unfused { context, config, ropes: &self.ropes, tokens, product, adapters };
                 self.through_layers(&ops, stream, (state, states), layers, see)
             }
         }
@@ -417,6 +424,7 @@ impl Transformer {
             cache: states.kv(),
             recurrent: states.recurrent(),
             state,
+            adapters: states.adapters(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Runs a model's layers one op at a time. For encoders, for models that the fused ops can't compute or whose matrices can't be joined, and
 //! as the reference for `decode.rs` and `prefill.rs`.
 
+use super::adapters::{ActiveAdapters, Added, Beside};
 use super::arch::RopeKind;
 use super::attention;
 use super::config::Config;
@@ -30,6 +31,7 @@ pub(super) struct Unfused<'a> {
     pub tokens: Tokens<'a>,
     /// The op for products with matrices.
     pub product: &'static dyn Op,
+    pub adapters: Option<&'a ActiveAdapters>,
 }
 
 /// Which tokens each token sees.
@@ -244,7 +246,12 @@ impl LayerOps for Unfused<'_> {
 impl Unfused<'_> {
     /// [n, inputs] → [n, outputs]
     fn product(&self, linear: &Linear, x: &Tensor) -> Result<Tensor> {
-        linear.run(self.context, self.product, &[x])
+        let y = linear.run(self.context, self.product, &[x])?;
+        if let Tokens::After { state, .. } = self.tokens {
+            let beside = Beside { context: self.context, adapters: self.adapters, state };
+            beside.add(&linear.weight, &y, Added::ROWS, |down| self.context.run1(self.product, &[x, down]))?;
+        }
+        Ok(y)
     }
 
     /// Queries [n, n_heads · head_dim], and keys and values [n, n_kv_heads · head_dim] if the layer has own ones.

@@ -126,7 +126,7 @@ impl Layout {
             let (_, columns) = matrix_of(group.parts[0])?;
             group.format.row_bytes(columns)?;
             for rows in group.rows_of_parts(capabilities)? {
-                let layout = group.format.soa_layout(rows, columns);
+                let layout = group.format.layout_on(rows, columns, capabilities)?;
                 count(&group.parts[0].name, layout.bytes, layout.largest());
             }
         }
@@ -143,7 +143,7 @@ impl Layout {
             let format = self.format(tensor, config)?;
             format.row_bytes(columns)?;
             for rows in self.rows_of_parts(tensor, config, capabilities)? {
-                let layout = format.soa_layout(rows, columns);
+                let layout = format.layout_on(rows, columns, capabilities)?;
                 count(&tensor.name, layout.bytes, layout.largest());
             }
         }

@@ -215,7 +215,7 @@ impl Weights {
             if places.contains_key(&tensor.name) {
                 continue;
             }
-            let (_, columns) = matrix_of(tensor)?;
+            let (rows, columns) = matrix_of(tensor)?;
             let format = layout.format(tensor, config)?;
             format.row_bytes(columns)?;
             let mut parts = Vec::new();
@@ -223,7 +223,7 @@ impl Weights {
                 let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(format) };
                 parts.push(context.empty(desc, &tensor.name)?);
             }
-            let matrix = Matrix::new(parts)?;
+            let matrix = Matrix::new(parts, [(tensor.name.clone(), rows)])?;
             self.bytes += matrix.bytes();
             places.insert(tensor.name.clone(), Place { matrix: matrix.clone(), first_row: 0 });
             self.matrices.insert(tensor.name.clone(), matrix);
@@ -242,7 +242,8 @@ impl Weights {
                 let desc = Desc { shape: Shape::from([rows, columns]), dtype: DType::Weight(group.format) };
                 parts.push(context.empty(desc, &group.name)?);
             }
-            let matrix = Matrix::new(parts)?;
+            let names = group.parts.iter().map(|part| part.name.clone());
+            let matrix = Matrix::new(parts, names.zip(group.rows()?))?;
             self.bytes += matrix.bytes();
             let mut first_row = 0;
             for (part, rows) in group.parts.iter().zip(group.rows()?) {

@@ -41,6 +41,12 @@ pub struct DryBreakers {
 pub const MAX_BIAS: f32 = 100.0;
 
 impl TokenRules {
+    /// These rules, and words that are banned besides.
+    pub fn banning(mut self, words: impl Iterator<Item = Vec<u32>>) -> Self {
+        self.bad_words.extend(words);
+        self
+    }
+
     /// Whether they can change or ban a token.
     pub fn adjust(&self) -> bool {
         let Self { biases, suppressed, bad_words, min_tokens, .. } = self;

@@ -180,7 +180,7 @@ impl Context {
         let weight_layout = match desc.dtype {
             DType::Weight(format) => {
                 let (rows, columns) = desc.shape.matrix()?;
-                Some(format.soa_layout(rows, columns))
+                Some(format.layout_on(rows, columns, Some(self.device.capabilities()))?)
             }
             _ => None,
         };
@@ -205,6 +205,7 @@ impl Context {
         };
         let tensor = Tensor { desc, buffer, offset: 0, weight_layout };
         if let DType::Weight(format) = desc.dtype
+            && !self.device.is_cpu()
             && let Some(last) = tensor.array_slices().last()
         {
             let (_, columns) = desc.shape.matrix()?;
@@ -306,6 +307,10 @@ impl Context {
         let descs: Vec<Desc> = inputs.iter().map(|tensor| tensor.desc).collect();
         let output_descs = op.infer(&descs)?;
         let outputs = output_descs.iter().map(|desc| self.empty(*desc, op.name())).collect::<Result<Vec<Tensor>>>()?;
+        if self.device.is_cpu() {
+            self.run_on_cpu(op, inputs, &outputs)?;
+            return Ok(outputs);
+        }
         let kernel = self.kernel(op, inputs, &descs, &output_descs)?;
         self.dispatch(op.name(), op.mutates(), &kernel, inputs, &outputs)?;
         Ok(outputs)
@@ -391,6 +396,9 @@ impl Context {
         file: BufferSlice,
         params: [u32; 4],
     ) -> Result<()> {
+        if self.device.is_cpu() {
+            return self.take_rows_on_cpu(weight, from, file, params.map(|param| param as usize));
+        }
         let DType::Weight(format) = weight.desc.dtype else {
             bail!(DtypeMismatch, "only weights are repacked, not {:?}", weight.desc)
         };

@@ -21,16 +21,31 @@ pub fn quantize(values: &[f32]) -> Vec<u8> {
         let begin = bytes.len();
         for (scale, block) in scales.iter_mut().zip(pair.chunks(BLOCK)) {
             *scale = scale_of(block);
-            let divisor = scale.to_f32();
-            // With a NaN as scale the whole block is NaN.
-            let quant =
-                |value: &f32| if divisor > 0.0 { (value / divisor).round().clamp(-127.0, 127.0) as i8 } else { 0 };
-            bytes.extend(block.iter().map(|value| quant(value) as u8));
+            bytes.extend(block.iter().map(|value| quant_of(*value, *scale) as u8));
         }
         bytes.resize(begin + PAIR as usize, 0);
         bytes.extend(scales.iter().flat_map(|scale| scale.to_le_bytes()));
     }
     bytes
+}
+
+/// Writes blocks from the number `first` on, a multiple of 32, to a cache. The last block is padded with zeros.
+pub fn store(bytes: &mut [u8], first: usize, values: &[f32]) {
+    for (block, values) in (first / BLOCK..).zip(values.chunks(BLOCK)) {
+        let pair = &mut bytes[block / 2 * PAIR_BYTES as usize..][..PAIR_BYTES as usize];
+        let (quants, scales) = pair.split_at_mut(PAIR as usize);
+        let quants = &mut quants[block % 2 * BLOCK..][..BLOCK];
+        let scale = scale_of(values);
+        quants.fill(0);
+        quants.iter_mut().zip(values).for_each(|(quant, value)| *quant = quant_of(*value, scale) as u8);
+        scales[block % 2 * 2..][..2].copy_from_slice(&scale.to_le_bytes());
+    }
+}
+
+/// A number as a multiple of a block's scale. With a NaN as scale the whole block is NaN.
+fn quant_of(value: f32, scale: half::f16) -> i8 {
+    let divisor = scale.to_f32();
+    if divisor > 0.0 { (value / divisor).round().clamp(-127.0, 127.0) as i8 } else { 0 }
 }
 
 /// The scale of a block: its largest magnitude divided by 127.

@@ -4,12 +4,14 @@
 
 mod autotune;
 mod composed;
+mod cpu;
 #[cfg(any(test, feature = "bench"))]
 pub mod dispatch_cost;
 mod dtype;
 mod exec;
 mod host;
 mod kv_blocks;
+mod on_cpu;
 mod op;
 pub mod ops;
 pub mod quant;
@@ -27,8 +29,9 @@ pub use dtype::DType;
 pub(crate) use exec::grid_2d;
 pub use exec::{Context, Plan, Tensor};
 pub use host::{HostTensor, Rng};
-pub(crate) use op::expect;
+pub use on_cpu::{CpuOp, CpuTensor, CpuTensors};
 pub use op::{Case, Desc, Kernel, Op, Reference};
+pub(crate) use op::{expect, on_cpu};
 pub use shape::{MAX_RANK, Shape};
 pub use shape_cache::ShapeCache;
 pub(crate) use soa::to_soa;
@@ -37,6 +40,6 @@ pub use upload::{TargetRows, WeightUpload};
 
 // What layers above need of the runtime, so that they never import `gpu`.
 pub use crate::gpu::{
-    AdapterInfo, Buffer, CacheSizes, CacheStats, Capabilities, Define, Device, DeviceOptions, Flushes, Holdings,
-    HostBytes, KernelTime, KernelUse, PowerPreference, Readback, Stats, SubgroupMatrix,
+    AdapterInfo, Buffer, CacheSizes, CacheStats, Capabilities, Define, Device, DeviceKind, DeviceOptions, Flushes,
+    Holdings, HostBytes, KernelTime, KernelUse, PowerPreference, Readback, Stats, SubgroupMatrix,
 };

@@ -1,5 +1,6 @@
 //! What an operation is: shape inference and a kernel; and, for tests, a simple CPU reference to compare the kernel with.
 
+use super::on_cpu::{CpuOp, CpuTensors, by_reference};
 use super::{DType, HostTensor, Shape, Variant};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define, Grid};
@@ -86,6 +87,11 @@ pub trait Op {
         self.kernel(inputs, outputs, capabilities)
     }
 
+    /// The op as a function of the CPU, which `on_cpu!` gives.
+    fn on_cpu(&self) -> Option<CpuOp> {
+        None
+    }
+
     /// The sizes that decide which variant is fastest. Calls with equal sizes share a choice.
     fn tuning_sizes(&self, inputs: &[Desc]) -> [usize; 3] {
         let weight = inputs.iter().find(|input| matches!(input.dtype, DType::Weight(_)));
@@ -96,12 +102,28 @@ pub trait Op {
     }
 }
 
-/// The reference that tests compare an op's kernel with. Only test cases name it, and only tests walk the lists of cases, so
-/// nothing of it is linked into the wasm that users download.
+/// The reference that tests compare an op's kernel with, and what runs where the device is the CPU. Besides `on_cpu!`, which the wasm of
+/// the GPU leaves out, only test cases name it, so nothing of it is linked into that wasm.
 pub trait Reference: Op {
     /// The same on the CPU, in simple loops: returns the outputs and changes the mutated inputs in place.
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>>;
+
+    /// Runs it where the device is the CPU: by the reference, or by something faster that is held to the same cases.
+    fn run_on_cpu(&self, tensors: CpuTensors<'_>) -> Result<()> {
+        by_reference(self, tensors)
+    }
 }
+
+/// The op as a function of the CPU, in an op's `impl Op`.
+macro_rules! on_cpu {
+    () => {
+        #[cfg(feature = "cpu")]
+        fn on_cpu(&self) -> Option<$crate::tensor::CpuOp> {
+            Some(std::sync::Arc::new(self.clone()))
+        }
+    };
+}
+pub(crate) use on_cpu;
 
 /// An op with inputs that tests run on the GPU and on the CPU.
 pub struct Case {

@@ -14,15 +14,41 @@ fn soa_index(column: usize, blocks: usize) -> usize {
 /// Columns in their order → columns in SoA. Their number is a multiple of 32.
 pub fn to_soa(columns: &[f32]) -> Vec<f32> {
     let mut soa = vec![0.0; columns.len()];
-    for (column, value) in columns.iter().enumerate() {
-        soa[soa_index(column, columns.len() / BLOCK)] = *value;
-    }
+    write_soa(columns, &mut soa);
     soa
 }
 
 /// The inverse of `to_soa`.
 pub fn from_soa(soa: &[f32]) -> Vec<f32> {
-    (0..soa.len()).map(|column| soa[soa_index(column, soa.len() / BLOCK)]).collect()
+    let blocks = soa.len() / BLOCK;
+    let mut columns = vec![0.0; soa.len()];
+    for (block, columns) in columns.chunks_exact_mut(BLOCK).enumerate() {
+        for (array, four) in columns.chunks_exact_mut(4).enumerate() {
+            let at = (array * blocks + block) * 4;
+            four.copy_from_slice(&soa[at..at + 4]);
+        }
+    }
+    columns
+}
+
+/// The same into memory that is there, for columns of a multiple of 32.
+pub(super) fn write_soa(columns: &[f32], soa: &mut [f32]) {
+    let blocks = columns.len() / BLOCK;
+    for (block, columns) in columns.chunks_exact(BLOCK).enumerate() {
+        for (array, four) in columns.chunks_exact(4).enumerate() {
+            let at = (array * blocks + block) * 4;
+            soa[at..at + 4].copy_from_slice(four);
+        }
+    }
+}
+
+/// Changes columns from `first` on of a vector in SoA, each with its number of `by`.
+pub(super) fn change_soa(soa: &mut [f32], first: usize, by: &[f32], change: impl Fn(f32, f32) -> f32) {
+    let blocks = soa.len() / BLOCK;
+    for (column, by) in (first..).zip(by) {
+        let value = &mut soa[soa_index(column, blocks)];
+        *value = change(*value, *by);
+    }
 }
 
 /// The rows of a tensor, each in SoA.

@@ -213,7 +213,7 @@ impl WasmEngine {
         self.engine.borrow().clone().ok_or_else(|| err!(Disposed, "the engine was disposed of; load the model again"))
     }
 
-    fn engine(&self) -> Result<Rc<Engine>, JsValue> {
+    pub(super) fn engine(&self) -> Result<Rc<Engine>, JsValue> {
         self.get().map_err(js_error)
     }
 }

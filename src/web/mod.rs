@@ -4,6 +4,8 @@
 
 #[cfg(feature = "engine")]
 mod abort;
+#[cfg(feature = "engine")]
+mod adapters;
 #[cfg(any(test, feature = "bench"))]
 mod bench;
 #[cfg(feature = "engine")]

@@ -6,16 +6,32 @@ use wasm_bindgen::{JsCast, JsValue};
 use web_sys::AbortSignal;
 
 use super::convert::from_js;
-use super::folder::{DirectoryHandleFolder, FilesFolder, UrlFolder, open_hub, open_opfs};
+use super::folder::{Choose, DirectoryHandleFolder, FilesFolder, UrlFolder, open_hub, open_opfs};
 use super::remote::RemoteFiles;
 use crate::engine::folder::Folder;
+use crate::engine::hub::{choose, choose_adapter};
 use crate::error::Result;
 
-/// Opens an object with `kind` and its fields; `files` reads from servers. The signal applies to the opening and to every later read.
+/// Opens the source of a model: an object with `kind` and its fields; `files` reads from servers. The signal applies to the opening and to every
+/// later read.
 pub async fn open(
     source: &JsValue,
     files: RemoteFiles,
     signal: Option<AbortSignal>,
+) -> Result<(Box<dyn Folder>, Option<String>)> {
+    open_as(source, files, signal, choose).await
+}
+
+/// The same for the source of an adapter.
+pub async fn open_adapter(source: &JsValue, files: RemoteFiles) -> Result<(Box<dyn Folder>, Option<String>)> {
+    open_as(source, files, None, choose_adapter).await
+}
+
+async fn open_as(
+    source: &JsValue,
+    files: RemoteFiles,
+    signal: Option<AbortSignal>,
+    choose: Choose,
 ) -> Result<(Box<dyn Folder>, Option<String>)> {
     let field = |name: &str| Reflect::get(source, &JsValue::from_str(name)).unwrap_or(JsValue::UNDEFINED);
     let text = |name: &str| match field(name).as_string() {
@@ -29,7 +45,10 @@ pub async fn open(
             let file = folder.file().map(str::to_owned).or(file);
             Ok((Box::new(folder), file))
         }
-        Some("hub") => open_hub(&text("reference")?, from_js("the option hub", field("hub"))?, files, signal).await,
+        Some("hub") => {
+            let options = from_js("the option hub", field("hub"))?;
+            open_hub(&text("reference")?, options, choose, files, signal).await
+        }
         Some("opfs") => {
             let (folder, found) = open_opfs(&text("path")?, signal).await?;
             Ok((Box::new(folder), found.or(file)))

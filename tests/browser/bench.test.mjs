@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
 
+import { parseCommand } from '../../scripts/rill/arguments.mjs';
 import { golden, openStage, root } from './browser.mjs';
 import { picture, screenshot } from './page/stage.mjs';
 
@@ -88,24 +89,10 @@ function bench(...args) {
   });
 }
 
-test('bench --json gives one object whose figures fit together', LIMIT, async () => {
-  const { status, stdout, stderr } = await bench(
-    '--json',
-    '--model',
-    MODEL,
-    '--new-tokens',
-    '16',
-    '--repetitions',
-    '1',
-    '--prompt-tokens',
-    '16',
-  );
-  assert.equal(status, 0, stdout + stderr);
-  assert.equal(stdout.trim().split('\n').length, 1);
-  checkReport(JSON.parse(stdout));
-});
-
-test('bench prints tables', LIMIT, async () => {
+// The object is that of the pages below.
+test('bench prints tables, or with --json one object', LIMIT, async () => {
+  const isJson = (...words) => parseCommand(words).json;
+  assert.deepEqual([isJson('bench'), isJson('bench', '--json'), isJson('bench', 'decode', '--model', MODEL)], [false, true, true]);
   const { status, stdout, stderr } = await bench(
     '--model',
     MODEL,
@@ -164,6 +151,15 @@ test('the page runs, shows plots and tables, and copies them as text', LIMIT, as
   assert.deepEqual([bytes.toString('latin1', 1, 4), bytes.readUInt32BE(16), bytes.readUInt32BE(20)], ['PNG', 1200, 630]);
   await picture(page, 'benchmark');
   writeFileSync(screenshot('benchmark-image.png'), bytes);
+  // It fits a phone, and every field has a name.
+  await page.setViewportSize({ width: 360, height: 740 });
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth), false);
+  const nameless = await page.evaluate(() =>
+    [...document.querySelectorAll('button, input, select')]
+      .filter((element) => !(element.labels?.length > 0 || element.textContent.trim() !== '' || element.getAttribute('aria-label')))
+      .map((element) => element.outerHTML),
+  );
+  assert.deepEqual(nameless, []);
   await close();
 });
 
@@ -244,23 +240,5 @@ test('frames.html tells the frames of a page that draws, for each phase', LIMIT,
     assert.ok(frames > 0 && median_ms > 0 && median_ms <= p99_ms && p99_ms <= longest_ms, `${phase}: ${frames} frames`);
     assert.equal(tokens_per_s > 0, phase === 'decoding' || phase.startsWith('prompts'), phase);
   }
-  await close();
-});
-
-test('the page fits a phone, and every field has a name', LIMIT, async () => {
-  const { page, close } = await stage.openPage({
-    url: `${stage.origin}/bench.html?${FEW}&model=golden/untied-q8_0.gguf&run=1`,
-    viewport: { width: 360, height: 740 },
-    isMobile: true,
-    hasTouch: true,
-  });
-  await page.locator('#copies').waitFor({ timeout: 120_000 });
-  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth), false);
-  const nameless = await page.evaluate(() =>
-    [...document.querySelectorAll('button, input, select')]
-      .filter((element) => !(element.labels?.length > 0 || element.textContent.trim() !== '' || element.getAttribute('aria-label')))
-      .map((element) => element.outerHTML),
-  );
-  assert.deepEqual(nameless, []);
   await close();
 });

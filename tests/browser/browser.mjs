@@ -9,6 +9,7 @@ import { after, before } from 'node:test';
 
 import { unpackPackage } from '../../scripts/build.mjs';
 import { launchChromium, sharedChromium } from '../../scripts/chromium.mjs';
+import { withDevice } from './device.mjs';
 import { root } from '../../scripts/command.mjs';
 import { readNpy } from '../../scripts/rill/npy.mjs';
 import { demoMounts, serve } from '../../scripts/serve.mjs';
@@ -75,6 +76,8 @@ function misbehave(folder) {
       request.url = url;
       return false;
     };
+    // A page takes a hundred modules, which cost more than all else in it: a context that is used again has them.
+    if (kind === 'rillm') response.setHeader('Cache-Control', 'max-age=3600, immutable');
     switch (kind) {
       case 'blank':
         return end(
@@ -144,6 +147,8 @@ export async function openSite() {
       '/encoders/': join(root, 'tests/golden/encoders'),
       '/encoder_decoders/': join(root, 'tests/golden/encoder_decoders'),
       '/classifiers/': join(root, 'tests/golden/classifiers'),
+      '/mtp/': join(root, 'tests/golden/mtp'),
+      '/adapters/': join(root, 'tests/golden/adapters'),
       '/made/': made,
     },
     { handle: misbehave(made) },
@@ -159,7 +164,8 @@ export async function openSite() {
 }
 
 /** Notes what a page leaves in its console, but for what is allowed. The page is one of Playwright's or Puppeteer's. */
-export function watchConsole(page, allowed = []) {
+export function watchConsole(page, initially = []) {
+  let allowed = initially;
   const faults = [];
   const note = (text) => allowed.some((pattern) => pattern.test(text)) || faults.push(text);
   page.on('console', (message) => (message.type() === 'error' ? note(message.text()) : undefined));
@@ -172,6 +178,8 @@ export function watchConsole(page, allowed = []) {
       assert.deepEqual(faults.splice(0), [], 'the console of the page holds errors');
     },
     forget: () => faults.splice(0),
+    /** What is allowed from now on. */
+    allow: (patterns) => (allowed = patterns),
   };
 }
 
@@ -182,7 +190,7 @@ export function watchConsole(page, allowed = []) {
 export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
   const site = await openSite();
   const own = adapter !== 'swiftshader' || args.length > 0;
-  const browser = own ? await launchChromium({ adapter, args }) : await sharedChromium();
+  const browser = withDevice(own ? await launchChromium({ adapter, args }) : await sharedChromium());
 
   const blank = `${site.origin}/blank/`;
 
@@ -196,6 +204,7 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
     return {
       page,
       checkConsole: watch.check,
+      allow: watch.allow,
       /** Imports the package. Chromium fails a request to this very machine once in thousands: then the page is loaded once more. */
       async prepare(address) {
         try {
@@ -222,9 +231,10 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
   const idle = [];
 
   /** A page in which nothing ran and which finds nothing stored. */
-  async function freshPage() {
+  async function freshPage(allowed) {
     const opened = idle.pop();
-    if (opened === undefined) return openPage();
+    if (opened === undefined) return openPage({ allowed });
+    opened.allow(allowed);
     await opened.page.goto(blank);
     return opened;
   }
@@ -235,9 +245,7 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
       await opened.checkConsole();
       // Ends its workers.
       await opened.page.goto('about:blank');
-      const session = await opened.page.context().newCDPSession(opened.page);
-      await session.send('Storage.clearDataForOrigin', { origin: site.origin, storageTypes: 'all' });
-      await session.detach();
+      await clearStorage(opened.page);
       idle.push(opened);
     } catch (error) {
       await opened.close();
@@ -245,19 +253,58 @@ export async function openStage({ adapter = 'swiftshader', args = [] } = {}) {
     }
   }
 
+  /** Of browser profiles that nobody uses now: a page that stays, which keeps what is served with `immutable`. */
+  const profiles = [];
+
+  /**
+   * A visitor: a browser profile in which nothing is stored, and its pages, whose consoles are to stay clean but for what is allowed. `work` gets
+   * {context, open}.
+   */
+  async function visiting(work, allowed = []) {
+    const keeper = profiles.pop() ?? (await (await browser.newContext()).newPage());
+    const context = keeper.context();
+    const watches = [];
+    const open = async () => {
+      const page = await context.newPage();
+      watches.push(watchConsole(page, allowed));
+      await page.goto(blank);
+      return page;
+    };
+    try {
+      await work({ context, open });
+      await Promise.all(watches.map((watch) => watch.check()));
+    } catch (error) {
+      await context.close();
+      throw error;
+    }
+    // Its workers end with a page.
+    await Promise.all(context.pages().map((page) => (page === keeper ? undefined : page.close())));
+    await clearStorage(keeper);
+    profiles.push(keeper);
+  }
+
+  async function clearStorage(page) {
+    const session = await page.context().newCDPSession(page);
+    await session.send('Storage.clearDataForOrigin', { origin: site.origin, storageTypes: 'all' });
+    await session.detach();
+  }
+
   return {
     made: site.made,
     browser,
     origin: site.origin,
     openPage,
+    visiting,
     async run(fn, ...parameters) {
       return this.runWith({}, fn, ...parameters);
     },
-    async runWith({ package: address = '/rillm/dist/index.js', ...options }, fn, ...parameters) {
+    /** The same with options of `openPage`, another package, and `first`, which gets the page before the function runs. */
+    async runWith({ package: address = '/rillm/dist/index.js', first, allowed = [], ...options }, fn, ...parameters) {
       const isPlain = Object.keys(options).length === 0;
-      const opened = await (isPlain ? freshPage() : openPage(options));
+      const opened = await (isPlain ? freshPage(allowed) : openPage({ allowed, ...options }));
       try {
         await opened.prepare(address);
+        await first?.(opened.page);
         return await opened.page.evaluate(fn, parameters.length > 1 ? parameters : parameters[0]);
       } finally {
         await (isPlain ? putBack(opened) : opened.close());

@@ -2,7 +2,7 @@
 // extension installed. The model is the demo model, encoders are tiny. What tensors alone need is in examples.test.mjs.
 
 import assert from 'node:assert/strict';
-import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -12,6 +12,7 @@ import { build } from 'vite';
 import { launchWithExtension } from '../../scripts/chromium.mjs';
 import { serve } from '../../scripts/serve.mjs';
 import { golden, openStage, packedPackage, root } from './browser.mjs';
+import { faultsOf } from './page/stage.mjs';
 
 const LIMIT = { timeout: 120_000 };
 const MODEL = '/models/demo/rillm-demo-q4_0.gguf';
@@ -36,6 +37,7 @@ async function openPage(url, options = {}) {
 
 const open = (name, query = {}, options = {}) => openPage(`${stage.origin}/examples/${name}/?${new URLSearchParams(query)}`, options);
 
+/** Whether the page is as wide as its window, on a phone and on a desktop, and axe finds nothing. */
 async function fits(page) {
   for (const width of [390, 1280]) {
     await page.setViewportSize({ width, height: 800 });
@@ -45,6 +47,7 @@ async function fits(page) {
       `${width} pixels`,
     );
   }
+  assert.deepEqual(await faultsOf(page), []);
 }
 
 /** Has the page click Stop as soon as an answer, the last of these elements, has begun: over a connection it might be whole by then. */
@@ -181,6 +184,47 @@ test('search: the passage of the same words is the first', LIMIT, async () => {
   await page.getByRole('button', { name: 'Find' }).click();
   await page.getByRole('listitem').first().waitFor({ state: 'detached' });
   await fits(page);
+  await close();
+});
+
+/** Answers of random weights, of which the reference has the beginning. */
+const wantedOf = (model) => JSON.parse(readFileSync(join(root, 'tests/golden/encoder_decoders', model, 'golden.json'), 'utf8')).cases;
+
+test('translate: T5, NLLB and Marian write what the reference does, line by line', LIMIT, async () => {
+  const inT5 = (text) => text.replace('translate English to German: ', '');
+  for (const [model, file, textOf] of [
+    ['marian', '', (text) => text],
+    ['nllb', '', (text) => text],
+    ['flan_t5', 'model.gguf', inT5],
+  ]) {
+    const { page, close } = await open('translate', { model: `/encoder_decoders/${model}/${file}` }, ABSENT);
+    const [long, short] = wantedOf(model);
+    const lines = model === 'flan_t5' ? [long] : [short, long];
+    await page.getByLabel('The text').fill(lines.map(({ text }) => textOf(text)).join('\n'));
+    await page.getByRole('button', { name: 'Translate' }).click();
+    await page.getByRole('button', { name: 'Translate' }).and(page.locator(':enabled')).waitFor();
+    assert.equal(await page.getByRole('alert').count(), 0);
+    const written = (await page.getByLabel('The translation').textContent()).split('\n');
+    assert.equal(written.length, lines.length, model);
+    for (const [at, { answer }] of lines.entries()) assert.ok(written[at].startsWith(answer), `${model}: ${written[at]}, wanted ${answer}`);
+    if (model === 'nllb') {
+      // A language that the small model does not have; then one that it has, and another text.
+      await page.getByLabel('From').selectOption('Spanish');
+      await page.getByRole('button', { name: 'Translate' }).click();
+      await page.getByRole('alert').filter({ hasText: 'src_lang: "spa_Latn"' }).waitFor();
+      await page.getByLabel('From').selectOption('French');
+      await page.getByLabel('The text').fill('the mat. a dog\n\nthe sea');
+      await page.getByRole('button', { name: 'Translate' }).click();
+      await page.getByRole('button', { name: 'Translate' }).and(page.locator(':enabled')).waitFor();
+      assert.equal(await page.getByRole('alert').count(), 0);
+      assert.match(await page.getByLabel('The translation').textContent(), /^[^\n]+\n\n[^\n]+$/);
+      await fits(page);
+    }
+    await close();
+  }
+  const { page, close } = await open('translate', { model: MODEL }, ABSENT);
+  await page.getByRole('button', { name: 'Translate' }).click();
+  await page.getByRole('alert').filter({ hasText: 'T5, NLLB and Marian' }).waitFor();
   await close();
 });
 

@@ -229,12 +229,12 @@ test('when says so: before a request is tried here, and after it failed; aborts 
   );
 });
 
-test('where there is no WebGPU, all goes to the server', LIMIT, async () => {
+test('where there is no WebGPU and a model wants it, all goes to the server', LIMIT, async () => {
   const { page: other, close } = await serving.stage.openPage({ allowed: [/Failed to load resource/] });
   const told = await other.evaluate(async (baseURL) => {
     delete Navigator.prototype.gpu;
     const { serveModels } = await import('/rillm/dist/index.js');
-    const models = { remote: { source: '/golden/tied-q8_0.gguf', options: { worker: false } } };
+    const models = { remote: { source: '/golden/tied-q8_0.gguf', options: { device: 'gpu', worker: false } } };
     const body = JSON.stringify({ model: 'remote', prompt: 'Once upon a time', max_tokens: 8, temperature: 0 });
     const codes = [];
     const statuses = [];

@@ -51,7 +51,7 @@ test('in a load, in mid-stream and, the third time, for good; nothing is left un
       found.last = await failure(read(engine, Infinity));
       found.end = eventTypes();
       await engine.dispose();
-      found.again = await failure(rillm.Engine.load('/golden/tied-q8_0.gguf'));
+      found.again = await failure(rillm.Engine.load('/golden/tied-q8_0.gguf', { device: 'gpu' }));
       return found;
     });
     assert.deepEqual(found.load, RECOVERED);

@@ -79,6 +79,48 @@ for (const worker of [true, false]) {
     assert.ok(alive > 0);
   });
 
+  test(`data that is larger than it looks is refused before it is copied (${where})`, LIMIT, async () => {
+    const { refused, fine, alive, recoveries } = await withModel(async (engine) => {
+      const ask = (more) =>
+        engine.chat.completions.create({ messages: [{ role: 'user', content: 'a' }], max_tokens: 2, temperature: 0, ...more });
+      // Each refers to the one before several times: as a text they would be of 4,782,969 and of 2^60 parts.
+      let schema = { type: 'integer' };
+      for (let i = 0; i < 14; i++) {
+        schema = { anyOf: [schema, { type: 'array', items: schema }, { type: 'object', properties: { a: schema } }] };
+      }
+      let doubled = ['x'];
+      for (let i = 0; i < 60; i++) doubled = [doubled, doubled];
+      const message = { role: 'user', content: 'x'.repeat(2 ** 20) };
+      const refused = {};
+      for (const [name, more] of Object.entries({
+        schema: { response_format: { type: 'json_schema', json_schema: { name: 'a', schema } } },
+        doubled: { chat_template_kwargs: { doubled } },
+        endless: { stop: new Proxy([], { get: (list, key) => (key === 'length' ? 2 ** 53 - 1 : list[key]) }) },
+        growing: { stop: new Proxy([], { get: (list, key) => (key === 'length' ? (list.push('a'), list.length + 2 ** 24) : list[key]) }) },
+        long: { messages: Array(100).fill(message) },
+      })) {
+        const begin = performance.now();
+        refused[name] = { ...(await failure(ask(more))), ms: performance.now() - begin };
+      }
+      const fine = [];
+      const chat_template_kwargs = {
+        many: Array(2 ** 20).fill(7),
+        words: Array(2 ** 17).fill('a'),
+        nested: Array(2 ** 17).fill({ a: true }),
+      };
+      fine.push((await ask({ chat_template_kwargs })).usage.completion_tokens);
+      const alive = (await ask({})).usage.completion_tokens;
+      return { refused, fine, alive, recoveries: (await engine.stats()).recoveries };
+    });
+    for (const [name, { code, message, ms }] of Object.entries(refused)) {
+      assert.equal(code, 'invalid_request', `${name}: ${message}`);
+      assert.match(message, /is too large: at most 1,048,576 objects/, name);
+      assert.ok(ms < 15_000, `${name}: ${ms} ms`);
+    }
+    assert.ok(fine[0] > 0 && alive > 0);
+    assert.equal(recoveries ?? 0, 0);
+  });
+
   test(
     `templates made to use up memory, stack or time end in an error, and the engine goes on without a recovery (${where})`,
     LIMIT,

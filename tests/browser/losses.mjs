@@ -83,7 +83,7 @@ export async function prepareLosses() {
     inWorker = Boolean(worker);
     if (!worker) planLoss(plans.shift());
     const make = () => new Worker(`/made/lossy_worker.js?plan=${JSON.stringify(plans.shift() ?? null)}`, { type: 'module' });
-    return { worker: worker ? make : false, autotune: 'off', onEvent: (event) => events.push(event), ...more };
+    return { device: 'gpu', worker: worker ? make : false, autotune: 'off', onEvent: (event) => events.push(event), ...more };
   };
   /** Without what happens to files. */
   const OF_ENGINES = ['lost', 'recovering', 'recovered', 'leader', 'follower', 'takeover'];

@@ -5,11 +5,15 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { openStage } from './browser.mjs';
+import { makeLosses, prepareLosses } from './losses.mjs';
 
 const MODEL = '/golden/untied-q8_0.gguf';
 
 let stage;
-before(async () => (stage = await openStage()));
+before(async () => {
+  stage = await openStage();
+  makeLosses(stage.made);
+});
 after(() => stage.close());
 
 /** Runs in the page or in a worker: buffers beyond `budget.limit` bytes fail as a browser's do. */
@@ -68,17 +72,13 @@ function limitMemory() {
   };
 }
 
-/** Runs `work` in a page of its own whose GPU has a budget. */
-async function withBudget(work, ...args) {
-  const { page, prepare, close } = await stage.openPage({ allowed: [/out of memory|no room|\[Invalid|is invalid|validation/i] });
-  try {
-    await prepare('/rillm/dist/index.js');
-    await page.evaluate(limitMemory);
-    return await page.evaluate(work, args.length > 1 ? args : args[0]);
-  } finally {
-    await close();
-  }
-}
+/** Runs `work` in a page whose GPU has a budget. */
+const withBudget = (work, ...args) =>
+  stage.runWith(
+    { allowed: [/out of memory|no room|\[Invalid|is invalid|validation/i], first: (page) => page.evaluate(limitMemory) },
+    work,
+    ...args,
+  );
 
 test('a load without room is out_of_memory, says what is held, and leaves nothing', async () => {
   const result = await withBudget(async (url) => {
@@ -274,4 +274,113 @@ test('onMemoryPressure: what happens in a worker is heard on the page, and what 
   assert.equal(result.tokens, 6);
   assert.equal(result.recoveries, 1);
   assert.equal(result.texts[0], result.texts[1]);
+});
+
+/**
+ * Runs in the page: what fails there, in an engine of its own for each failure; then a dispose, and another one. What each failure was, and what was
+ * left of the engine.
+ */
+async function failAndDispose([url, worker]) {
+  const found = {};
+  const made = [];
+  const codeOf = (work) => failure(work).then(({ code }) => code);
+  const ask = (engine, more) => engine.completions.create({ prompt: [5, 60, 7], max_tokens: 4, temperature: 0, ignore_eos: true, ...more });
+  const options = () => {
+    const { worker: make, ...others } = lossy(worker, { maxRecoveries: 0, contextLength: 128 });
+    const remembered = () => {
+      made.push(make());
+      return made.at(-1);
+    };
+    return { ...others, worker: worker ? remembered : false };
+  };
+  const failures = {
+    'refused requests': async (engine) => [
+      await codeOf(() => ask(engine, { temperature: 'hot' })),
+      await codeOf(() => ask(engine, { prompt: Array(300).fill(5) })),
+      await codeOf(() => ask(engine, { prompt: [1e6] })),
+      await codeOf(() => engine.adapters.load(url)),
+    ],
+    'an aborted answer': async (engine) => {
+      const controller = new AbortController();
+      const asked = codeOf(() =>
+        engine.completions.create({ prompt: 'a', max_tokens: 100, ignore_eos: true }, { signal: controller.signal }),
+      );
+      controller.abort();
+      return [await asked];
+    },
+    'a stream that nobody reads': async (engine) => {
+      const stream = await ask(engine, { stream: true, max_tokens: 100 });
+      await stream.next();
+      return [];
+    },
+    'a lost device': async (engine) => {
+      const asked = codeOf(() => ask(engine, { max_tokens: 100 }));
+      await lose();
+      return [await asked, await codeOf(() => ask(engine))];
+    },
+    ...(worker && {
+      'a worker that was ended': async (engine) => {
+        const asked = codeOf(() => ask(engine, { max_tokens: 100 }));
+        made.at(-1).terminate();
+        return [await asked, await codeOf(() => ask(engine))];
+      },
+    }),
+    ...(!worker && {
+      'no room': async (engine) => {
+        budget.limit = budget.live;
+        const codes = [await codeOf(() => engine.forward(Array(120).fill(5)))];
+        budget.limit = Number.POSITIVE_INFINITY;
+        return codes;
+      },
+    }),
+  };
+  for (const [name, fail] of Object.entries(failures)) {
+    const engine = await rillm.Engine.load(url, options());
+    const codes = await fail(engine);
+    await Promise.all([engine.dispose(), engine.dispose()]);
+    await engine.dispose();
+    found[name] = { codes, left: budget.live, after: await codeOf(() => ask(engine)) };
+  }
+  const loads = { '/status/500': {}, '/golden/tied.ids.json': {}, [url]: { contextLength: -1 }, 'opfs:nothing.gguf': {} };
+  const codes = [];
+  for (const [source, more] of Object.entries(loads))
+    codes.push(await codeOf(() => rillm.Engine.load(source, { ...options(), retries: 0, ...more })));
+  found['failed loads'] = { codes, left: budget.live, after: 'disposed' };
+  // What the wasm was when it trapped is gone; its device must go too.
+  const trapped = await import('/trap/dist/index.js');
+  globalThis.traps = 1;
+  const own = { ...options(), ...(worker && { worker: () => new Worker('/trap/dist/worker.js?traps=1', { type: 'module' }) }) };
+  const engine = await trapped.Engine.load(url, own);
+  const trap = [await codeOf(() => ask(engine, { prompt: 'trap' })), await codeOf(() => ask(engine))];
+  await Promise.all([engine.dispose(), engine.dispose()]);
+  found['a wasm that trapped'] = { codes: trap, left: budget.live, after: await codeOf(() => ask(engine)) };
+  found.next = await withEngine(url, options(), async (engine) => (await ask(engine)).choices.length);
+  return found;
+}
+
+test('dispose works after every failure: nothing is left, and the next load works', async () => {
+  for (const worker of [true, false]) {
+    const { page, prepare, close } = await stage.openPage({
+      allowed: [/out of memory|no room|is invalid|status of 500|unreachable in rillm/i],
+    });
+    await prepare('/rillm/dist/index.js');
+    await page.evaluate(prepareLosses);
+    await page.evaluate(limitMemory);
+    const { next, ...found } = await page.evaluate(failAndDispose, [MODEL, worker]);
+    for (let tries = 0; tries < 100 && page.workers().length > 0; tries++) await page.waitForTimeout(20);
+    assert.equal(page.workers().length, 0, 'workers that are left');
+    await close();
+    const codes = {
+      'refused requests': ['invalid_request', 'context_length_exceeded', 'invalid_request', 'invalid_file'],
+      'an aborted answer': ['aborted'],
+      'a stream that nobody reads': [],
+      'a lost device': ['device_lost', 'device_lost'],
+      ...(worker ? { 'a worker that was ended': ['worker_lost', 'worker_lost'] } : { 'no room': ['out_of_memory'] }),
+      'failed loads': ['http', 'not_gguf', 'invalid_request', 'not_found'],
+      'a wasm that trapped': ['internal', 'internal'],
+    };
+    const expected = Object.entries(codes).map(([name, codes]) => [name, { codes, left: 0, after: 'disposed' }]);
+    assert.deepEqual(found, Object.fromEntries(expected));
+    assert.equal(next, 1);
+  }
 });

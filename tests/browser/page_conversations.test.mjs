@@ -34,6 +34,7 @@ function openChat({ faults = [] } = {}) {
   const plans = [];
   const requests = [];
   const problems = [];
+  const ended = [];
   const store = memoryStore();
   let users = 0;
   const engine = {
@@ -69,11 +70,12 @@ function openChat({ faults = [] } = {}) {
     onChange: () => {},
     onPart: () => {},
     onAnswer: () => {},
+    onEnd: ({ meta }) => ended.push(meta.id),
     onKept: () => {},
     onProblem: ({ code }) => problems.push(code),
     onStoreProblem: ({ name }) => problems.push(name),
   });
-  return { chat, store, plans, requests, problems, users: () => users, unload: () => (host = undefined) };
+  return { chat, store, plans, requests, problems, ended, users: () => users, unload: () => (host = undefined) };
 }
 
 const texts = (chat) => chat.path.map(({ content }) => content);
@@ -84,11 +86,12 @@ const call = (id, name, given) => ({
 const soon = () => new Promise((resolve) => setTimeout(resolve, 10));
 
 test('a question is kept with its answer, and a second click while it is answered asks nothing', async () => {
-  const { chat, store, requests, users } = openChat();
+  const { chat, store, requests, ended, users } = openChat();
   await Promise.all([chat.send('One'), chat.send('Two')]);
   assert.deepEqual(texts(chat), ['One', 'An answer']);
   assert.equal(requests.length, 1);
   assert.equal(users(), 0, 'the model is let go');
+  assert.deepEqual(ended, [chat.shown.meta.id]);
   assert.equal([...store.all.values()][0].messages.size, 2);
   assert.equal(last(chat).cached, 2);
   assert.equal(chat.run, undefined);
@@ -157,6 +160,23 @@ test('a call that the page does not know waits for a person, who answers it once
   await Promise.all([chat.answerCall(id, 'w', 'sun'), chat.answerCall(id, 'w', 'rain')]);
   await chat.answerCall(id, 'w', 'snow');
   assert.deepEqual(texts(chat).slice(-2), ['sun', 'An answer']);
+});
+
+test('an id of a call that comes again later has a result of its own', async () => {
+  const { chat, plans, requests } = openChat();
+  for (const result of ['sun', 'rain']) {
+    plans.push({ parts: [call('call_0', 'get_weather', {})], finish: 'tool_calls' });
+    await chat.send('Weather?');
+    await chat.answerCall(last(chat).id, 'call_0', result);
+  }
+  assert.deepEqual(texts(chat), ['Weather?', '', 'sun', 'An answer', 'Weather?', '', 'rain', 'An answer']);
+  assert.deepEqual(
+    requests
+      .at(-1)
+      .messages.filter(({ role }) => role === 'tool')
+      .map(({ content }) => content),
+    ['sun', 'rain'],
+  );
 });
 
 test('a stop ends one conversation and not another, also while a tool waits for consent', async () => {

@@ -94,6 +94,14 @@ test('the list says name, size, context and what fits; a check asks the headers'
     .getByRole('button', { name: 'Delete the files of https' })
     .or(page.getByRole('button', { name: 'Delete the files of own.gguf' }))
     .click();
+  // What goes wrong is told in the dialog, which lies over the page's notices.
+  await page.evaluate(() => (stub.deleteError = { code: 'cache_in_use', message: 'another tab reads it' }));
+  await page.locator('dialog [data-confirm]').click();
+  await page
+    .locator('#shelf-state', { hasText: 'Another tab is using these files. Close it, and try again. another tab reads it' })
+    .waitFor();
+  assert.equal(await notice().isVisible(), false);
+  await page.getByRole('button', { name: 'Delete the files of own.gguf' }).click();
   await page.locator('dialog [data-confirm]').click();
   await page.waitForFunction(() => document.querySelectorAll('section[aria-labelledby=shelf-kept] li').length === 1);
   await closeModels();
@@ -161,6 +169,13 @@ test('a load that fails costs nothing: the old model answers, its figures stay, 
   await eventually(async () => assert.equal(await page.locator('#speed').textContent(), speed));
   await eventually(async () => assert.equal(await page.locator('.bubble').textContent(), 'Before', 'the conversation is still there'));
   await checkLayout(page, 'with a notice');
+  // A long message leaves room for the conversation.
+  await page.evaluate(() => (stub.loadError = { code: 'invalid_file', message: 'something that is long '.repeat(500) }));
+  await openModels();
+  await page.locator('#model-query').fill('https://models.example/wrong.gguf');
+  await page.locator('#model-query').press('Enter');
+  await notice().filter({ hasText: '(invalid_file)' }).waitFor();
+  assert.ok((await page.locator('#log').evaluate((log) => log.clientHeight)) > 200);
   await ask(page, 'After');
   await eventually(async () => assert.equal(await answers(page).last().locator('.prose').innerText(), 'You said: After'));
 });

@@ -20,6 +20,7 @@ import { newestLeaf, newId, pathTo, titleOf, versionsOf } from '../../www/conver
 import { deviceOf, faultOfContext, fitOf, fitOfInspection, neededBytes } from '../../www/loading/fit.js';
 import { isAddress, searchIn } from '../../www/loading/hub.js';
 import { KNOWN } from '../../www/loading/known.js';
+import { LogWindow } from '../../www/view/log_window.js';
 import { adviceFor, browserOf } from '../../www/webgpu_advice.js';
 
 const message = (id, parent, role = 'user', more = {}) => ({
@@ -55,7 +56,15 @@ test('a title is the first line, and is never cut inside a character', () => {
 });
 
 const CONVERSATION = {
-  conversation: { id: 'c', title: 'A chat', system: 'Be brief.', created: 1, updated: 2, leaf: 'm3' },
+  conversation: {
+    id: 'c',
+    title: 'A chat',
+    system: 'Be brief.',
+    created: 1,
+    updated: 2,
+    leaf: 'm3',
+    tools: [TOOLS.clock.definition],
+  },
   messages: mapOf(
     message('m1', null),
     message('m2', 'm1', 'assistant', { reasoning: 'Hm', calls: [{ id: 'x', name: 'clock', arguments: '{}' }], state: 'writing' }),
@@ -78,6 +87,7 @@ test('conversations come back from a file as they went, under other ids', () => 
   );
   assert.deepEqual(path[1].calls, [{ id: 'x', name: 'clock', arguments: '{}' }]);
   assert.ok(path.every((one) => one.conversation === conversation.id));
+  assert.deepEqual(conversation.tools, CONVERSATION.conversation.tools);
   assert.deepEqual(fromJson(toJson([])), []);
 });
 
@@ -98,6 +108,10 @@ test('a file that is broken is refused with the place and the reason', () => {
     [broken((data) => (data.conversations[0].messages[1].id = 'm1')), /no id of its own/],
     [broken((data) => (data.conversations[0].messages[1].calls = [{ id: 1 }])), /calls have to be a list/],
     [broken((data) => (data.conversations[0].title = {})), /title/],
+    [broken((data) => (data.conversations[0].tools = [{ type: 'function' }])), /tools have to be a list of functions/],
+    [broken((data) => (data.conversations[0].messages[1].usage = [])), /message 2: prompt_tokens of usage has to be a number/],
+    [broken((data) => (data.conversations[0].messages[1].timings = { tokens_per_s: '5' })), /tokens_per_s of timings has to be a number/],
+    [broken((data) => (data.conversations[0].messages[1].error = { code: 'x' })), /message of error has to be a string/],
   ])
     assert.throws(() => fromJson(text), { constructor: ImportProblem, message: words }, text.slice(0, 60));
   // A parent that is not there makes the message the first of its branch.
@@ -247,8 +261,9 @@ test('what fits follows the adapter, the memory and what was inspected', async (
   assert.equal(verdict(1, gpu, { code: 'unsupported_architecture', message: '' }), 'unknown');
   const inspected = { weight_bytes: GIB, kv_cache_bytes: 0, adapter: { max_buffer_bytes: GIB / 8, is_fallback: false } };
   assert.equal(fitOfInspection(inspected, gpu).verdict, 'too large');
-  assert.equal(await deviceOf({ gpu: undefined }), undefined);
-  assert.equal(await deviceOf({ gpu: { requestAdapter: async () => null } }), undefined);
+  const cpu = { max_buffer_bytes: 4 * 2 ** 30, is_fallback: true, memory_gib: 8 };
+  assert.deepEqual(await deviceOf({ gpu: undefined, deviceMemory: 8 }), cpu);
+  assert.deepEqual(await deviceOf({ gpu: { requestAdapter: async () => null }, deviceMemory: 8 }), cpu);
   for (const text of [undefined, '', '1', '4096']) assert.equal(faultOfContext(text), undefined, text);
   for (const text of ['0', '-1', '1.5', 'long', ' ']) assert.match(faultOfContext(text), /whole number/, text);
   for (const model of KNOWN) assert.ok(neededBytes(model) >= model.bytes && model.source.startsWith('hf:'), model.name);
@@ -258,11 +273,25 @@ test('what fits follows the adapter, the memory and what was inspected', async (
   );
 });
 
+test('a long conversation is drawn from its end, and more of it when it is asked for', () => {
+  const window = new LogWindow();
+  assert.equal(window.from('a', 3), 0);
+  assert.equal(window.grow(), false);
+  assert.equal(window.from('b', 500), 440);
+  assert.equal(window.from('b', 502), 440, 'what is drawn stays');
+  assert.equal(window.grow(), true);
+  assert.equal(window.from('b', 502), 380);
+  assert.equal(window.from('b', 2), 0, 'another branch is shorter');
+  assert.equal(window.from('c', 100), 40);
+  while (window.grow());
+  assert.equal(window.from('c', 100), 0);
+});
+
 test('an address is told from words', () => {
   for (const text of ['hf:a/b', 'https://x.example/m.gguf', './m.gguf', '/models/', 'm.gguf', 'opfs:m'])
     assert.equal(isAddress(text), true, text);
   for (const text of ['qwen', 'llama 3.2', '']) assert.equal(isAddress(text), false, text);
-  assert.equal(searchIn(KNOWN, 'qwen 4b').length, 1);
+  assert.equal(searchIn(KNOWN, 'qwen 4b').length, 2);
   assert.equal(searchIn(KNOWN, '').length, KNOWN.length);
 });
 
@@ -306,6 +335,24 @@ test('the content security policy of the page has the digest of its import map',
   const [, map] = page.match(/<script type="importmap">([\s\S]*?)<\/script>/);
   assert.ok(page.includes(`'sha256-${createHash('sha256').update(map).digest('base64')}'`));
   assert.equal(page.match(/<script/g).length, 2, 'no other script stands in the page');
+});
+
+test('the recording of the README is an animation below 1 MB whose frames lie within it', () => {
+  const file = readFileSync(join(root, 'docs/recording.webp'));
+  assert.ok(file.length < 1_000_000, `${file.length} bytes`);
+  assert.equal(file.toString('latin1', 0, 4) + file.toString('latin1', 8, 16), 'RIFFWEBPVP8X');
+  assert.equal(file.readUInt32LE(4), file.length - 8);
+  const uint24 = (at) => file.readUIntLE(at, 3);
+  const [width, height] = [uint24(24) + 1, uint24(27) + 1];
+  let [frames, ms] = [0, 0];
+  for (let at = 12; at < file.length; at += 8 + file.readUInt32LE(at + 4) + (file.readUInt32LE(at + 4) % 2)) {
+    if (file.toString('latin1', at, at + 4) !== 'ANMF') continue;
+    const [x, y, right, bottom] = [uint24(at + 8) * 2, uint24(at + 11) * 2, uint24(at + 14) + 1, uint24(at + 17) + 1];
+    assert.ok(x + right <= width && y + bottom <= height, `frame ${frames}`);
+    frames += 1;
+    ms += uint24(at + 20);
+  }
+  assert.ok(frames > 20 && ms > 3000, `${frames} frames, ${ms} ms`);
 });
 
 test('a benchmark that is still running shows what it knows', () => {

@@ -17,21 +17,23 @@ before(async () => {
 });
 after(() => stage.close());
 
-async function onPage(fn, argument, options = {}) {
-  const { page, prepare, close } = await stage.openPage(options);
-  try {
-    await prepare('/rillm/dist/index.js');
-    await page.evaluate(prepareLosses);
-    await page.evaluate((model) => {
-      globalThis.MODEL = model;
-      globalThis.BOAT = { prompt: 'The small boat', max_tokens: 40, temperature: 0, ignore_eos: true };
-      globalThis.textOf = ({ choices }) => choices.map(({ text, message }) => text ?? message.content);
-    }, MODEL);
-    return await page.evaluate(fn, argument);
-  } finally {
-    await close();
-  }
-}
+/** Runs in a page whose engines can lose their GPU. */
+const onPage = (fn, argument, options = {}) =>
+  stage.runWith(
+    {
+      ...options,
+      first: async (page) => {
+        await page.evaluate(prepareLosses);
+        await page.evaluate((model) => {
+          globalThis.MODEL = model;
+          globalThis.BOAT = { prompt: 'The small boat', max_tokens: 40, temperature: 0, ignore_eos: true };
+          globalThis.textOf = ({ choices }) => choices.map(({ text, message }) => text ?? message.content);
+        }, MODEL);
+      },
+    },
+    fn,
+    argument,
+  );
 
 for (const worker of [true, false]) {
   // What is the same code on both threads runs on one.
@@ -464,6 +466,65 @@ test('vectors, rankings and labels go on, two requests at once, when the GPU or 
   assert.equal(Object.keys(found).length, 3);
   for (const [model, ends] of Object.entries(found)) assert.deepEqual(ends, [true, RECOVERED, true, RECOVERED], model);
 });
+
+test(
+  'drafts by the head of a model: answers go on when the GPU or the worker goes away, and an abort leaves nothing behind',
+  LIMIT,
+  async () => {
+    const found = await onPage(async () => {
+      const options = lossy(true, { multiTokenPrediction: true, maxSequences: 3, maxRecoveries: 100 });
+      let worker;
+      const engine = await rillm.Engine.load('/mtp/qwen3_5/model.gguf', { ...options, worker: () => (worker = options.worker()) });
+      const plain = { ...BOAT, max_tokens: 24 };
+      const drafted = { ...plain, speculation: { type: 'mtp', max_tokens: 3 } };
+      const kinds = [
+        plain,
+        { ...plain, n: 2, prompt: 'and over' },
+        { ...plain, ignore_eos: false, structured_outputs: { regex: '[a-z ]{24}' } },
+      ];
+      const ask = async (request) => textOf(await engine.completions.create(request));
+      const all = (more) => Promise.all(kinds.map((kind) => ask({ ...kind, ...more })));
+      const wanted = JSON.stringify(await all({}));
+      const check = async (texts) => [JSON.stringify(await texts) === wanted, eventTypes()];
+      const { speculation } = drafted;
+      const found = { drafts: (await engine.completions.create(drafted)).timings.draft_tokens };
+      for (const [command, count] of [
+        ['submit', 5],
+        ['mapAsync', 4],
+      ]) {
+        await loseAt(command, count);
+        found[command] = await check(all({ speculation }));
+      }
+      const stream = await engine.completions.create({ ...drafted, stream: true });
+      await stream.next();
+      const asked = all({ speculation });
+      worker.terminate();
+      found.worker = await check(asked);
+      found.rest = (await collect(stream)).length > 0;
+      // While it drafts, and while its prompt waits to hear whether there is room.
+      await engine.setSmoothness('frames');
+      const before = (await engine.stats()).live_bytes;
+      for (const wait of [0, 1, 5, 20, 60]) {
+        const controller = new AbortController();
+        const aborted = failure(engine.completions.create({ ...drafted, prompt: `${wait} boats` }, { signal: controller.signal }));
+        const beside = ask(drafted);
+        await after(wait);
+        controller.abort();
+        const [{ code }, text] = [await aborted, await beside];
+        if (!['aborted', 'did not fail'].includes(code) || JSON.stringify([text]) !== JSON.stringify([JSON.parse(wanted)[0]]))
+          found.abort = [wait, code, text];
+      }
+      found.again = await check(all({ speculation }));
+      found.grown = (await engine.stats()).live_bytes / before;
+      await engine.dispose();
+      return found;
+    });
+    assert.ok(found.drafts > 0);
+    for (const name of ['submit', 'mapAsync', 'worker']) assert.deepEqual(found[name], [true, RECOVERED], name);
+    assert.deepEqual([found.rest, found.abort, found.again], [true, undefined, [true, []]]);
+    assert.ok(found.grown < 1.3, `bytes on the GPU grew by ${found.grown}`);
+  },
+);
 
 /** `npm run soak` has 100. */
 const LOSSES = process.env.RILLM_SOAK ? 100 : 6;

@@ -218,7 +218,7 @@ test('to dispose of the server ends what runs, what loads and what waits', LIMIT
   const told = await run(async () => {
     const source = await gated('/golden/tied-f32.gguf');
     const server = rillm.serveModels({ a: small(), b: { source, options: quiet } });
-    const stream = await ask(server, { model: 'a', stream: true, max_tokens: 200 });
+    const stream = await ask(server, { model: 'a', stream: true, max_tokens: 100_000, context_shift: true });
     const reader = stream.body.getReader();
     await reader.read();
     const waiting = ask(server, { model: 'b' });

@@ -28,22 +28,16 @@ after(async () => {
   await stage?.close();
 });
 
-/** Pages of one browser profile, whose console stays clean. */
-async function visiting(work, { allowed = FAILED } = {}) {
-  const opened = await stage.openPage({ allowed });
-  const context = opened.page.context();
-  const open = async () => {
-    const page = await context.newPage();
-    await page.goto(`${stage.origin}/blank/`);
-    await page.evaluate(prepare);
-    return page;
-  };
-  try {
-    await work({ open, context });
-  } finally {
-    await opened.close();
-  }
-}
+/** Pages of one browser profile. */
+const visiting = (work) =>
+  stage.visiting(({ open }) => {
+    const prepared = async () => {
+      const page = await open();
+      await page.evaluate(prepare);
+      return page;
+    };
+    return work({ open: prepared });
+  }, FAILED);
 
 /** Runs in the page: what the tests use there. */
 async function prepare() {
@@ -388,7 +382,8 @@ test('a load that fails, or whose tab goes, an engine that breaks, and tabs that
       (await Promise.all([fail(first), fail(second)])).map(({ code }) => code),
       ['http', 'http'],
     );
-    assert.deepEqual(await first.evaluate(async () => (await navigator.locks.query()).held.length), 0);
+    // Locks are let go a moment after the calls have failed.
+    await first.waitForFunction(async () => (await navigator.locks.query()).held.length === 0);
 
     // The tab that loads is closed.
     server.set({ status: undefined, delayMs: 400 });

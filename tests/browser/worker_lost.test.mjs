@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
 import { launchChromium } from '../../scripts/chromium.mjs';
+import { withDevice } from './device.mjs';
 import { openStage, preparePage } from './browser.mjs';
 
 const LIMIT = { timeout: 60_000 };
@@ -40,16 +41,7 @@ function rememberWorkers() {
   globalThis.LONG = { prompt: 'The small boat', max_tokens: 2000, temperature: 0, ignore_eos: true, context_shift: true };
 }
 
-async function onPage(fn, argument) {
-  const { page, prepare, close } = await stage.openPage();
-  try {
-    await prepare('/rillm/dist/index.js');
-    await page.evaluate(rememberWorkers);
-    return await page.evaluate(fn, argument);
-  } finally {
-    await close();
-  }
-}
+const onPage = (fn, argument) => stage.runWith({ first: (page) => page.evaluate(rememberWorkers) }, fn, argument);
 
 function checkLost(failures) {
   for (const { code, message, isEngineError, ms } of failures) {
@@ -264,7 +256,7 @@ test('tabs that share an engine hear of it, and the next call loads it again', L
 });
 
 test('a page that is left in the midst of an answer comes back from the back/forward cache with its engine', LIMIT, async () => {
-  const browser = await launchChromium({ adapter: 'swiftshader', keepsPages: true });
+  const browser = withDevice(await launchChromium({ adapter: 'swiftshader', keepsPages: true }));
   try {
     const page = await browser.newPage();
     await page.goto(`${stage.origin}/blank/`);

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { sharedChromium } from '../../scripts/chromium.mjs';
+import { withDevice } from './device.mjs';
 import { serve } from '../../scripts/serve.mjs';
 import { golden, packedPackage } from './browser.mjs';
 
@@ -12,7 +13,7 @@ let packed;
 let browser;
 before(async () => {
   packed = await packedPackage();
-  browser = await sharedChromium();
+  browser = withDevice(await sharedChromium());
 }, LIMIT);
 after(() => browser?.close());
 

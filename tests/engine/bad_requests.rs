@@ -55,6 +55,7 @@ fn wrong_values() -> Vec<(&'static str, Where, Vec<Value>)> {
     let no_list = || vec![json!("a"), json!(3), json!({"a": 1}), json!([{}])];
     vec![
         ("forced_bos_token_id", Completion, vec![json!(true), json!(-1), json!(1.5), json!([1]), json!({}), json!(3)]),
+        ("src_lang", Completion, vec![json!(true), json!(1), json!(["fra_Latn"]), json!({}), json!("fra_Latn")]),
         ("messages", Chat, vec![json!("hello"), json!({}), json!(1)]),
         (
             "tools",
@@ -169,6 +170,7 @@ fn wrong_values() -> Vec<(&'static str, Where, Vec<Value>)> {
             vec![json!("yes"), json!(3), json!({"sinks": -1}), json!({"sinks": 1_000_000}), json!({"sink": 1})],
         ),
         ("n", Both, numbers(&[json!(0), json!(129), json!(-1), json!(1.5)])),
+        ("adapters", Both, vec![json!("a"), json!(1), json!([]), json!({"a": "1"}), json!({"a": null})]),
         // Fields of OpenAI's API that this one does not have.
         ("best_of", Completion, vec![json!(2)]),
         ("echo", Completion, vec![json!(true)]),

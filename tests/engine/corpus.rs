@@ -118,6 +118,7 @@ targets! {
     index_json: "../../fuzz/entries/index_json.rs"
     requests: "../../fuzz/entries/requests.rs"
     safetensors: "../../fuzz/entries/safetensors.rs"
+    sentencepiece_model: "../../fuzz/entries/sentencepiece_model.rs"
     tokenizer_json: "../../fuzz/entries/tokenizer_json.rs"
     tool_calls: "../../fuzz/entries/tool_calls.rs"
 }

@@ -85,6 +85,7 @@ fn tiny_encoders_give_the_vectors_of_transformers_from_both_formats() {
         "jina_bert_v3_transformers",
         "gte_prefixed",
         "gte_transformers",
+        "gte_new",
     ];
     for model in models.into_iter().chain(others) {
         let path = golden().join("encoders").join(model);

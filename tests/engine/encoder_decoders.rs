@@ -92,6 +92,7 @@ fn load_gguf(model: &str, options: &LoadOptions) -> Engine {
 }
 
 /// A folder with another configuration, and tensors of other names.
+#[track_caller]
 fn changed(model: &str, change: &dyn Fn(&mut Value), renamed: &[(&str, &str)]) -> Result<Engine> {
     let path = folder_of(model);
     let mut config = read(&path.join("config.json"));
@@ -107,11 +108,11 @@ fn changed(model: &str, change: &dyn Fn(&mut Value), renamed: &[(&str, &str)]) -
         let data = weights.split_off(8 + length);
         weights = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat();
     }
-    let files = vec![
-        ("model.safetensors".to_owned(), weights),
-        ("tokenizer.json".to_owned(), std::fs::read(path.join("tokenizer.json")).unwrap()),
-        ("config.json".to_owned(), config.to_string().into_bytes()),
-    ];
+    let mut files =
+        vec![("model.safetensors".to_owned(), weights), ("config.json".to_owned(), config.to_string().into_bytes())];
+    for name in ["tokenizer.json", "source.spm", "vocab.json"] {
+        files.extend(std::fs::read(path.join(name)).ok().map(|bytes| (name.to_owned(), bytes)));
+    }
     pollster::block_on(Engine::load_from(&MemoryFolder::new(files), None, &LoadOptions::default(), &mut |_| Ok(())))
 }
 
@@ -200,6 +201,62 @@ fn logits_and_answers_are_those_of_transformers() {
     }
 }
 
+/// What the files ban stays banned beside what a request bans, but for the end of the answer.
+#[test]
+fn bad_words_of_the_files_are_not_in_answers() {
+    let [case, _] = &cases("marian")[..] else { panic!("two cases") };
+    let with = |words: Value| changed("marian", &|config| config["bad_words_ids"] = words.clone(), &[]).unwrap();
+    let (pad, ends) = (72, json!({"ignore_eos": false, "logit_bias": {"0": 100}}));
+    let free = with(json!(null));
+    let tokens = answer(&free, &asked(case.text.as_str(), json!({}))).1;
+    assert_eq!(tokens[0], pad, "the model prefers what is to be banned");
+    let engine = with(json!([[pad], case.greedy[..1], [0]]));
+    for more in [json!({}), json!({"bad_words": ["cat"]}), json!({"temperature": 1, "seed": 3, "n": 2})] {
+        let chunks = run(&engine, &asked(case.text.as_str(), more)).unwrap();
+        let tokens: Vec<u32> = chunks.iter().flat_map(|chunk| chunk.token_ids.clone()).collect();
+        assert!(!tokens.is_empty() && tokens.iter().all(|id| *id != pad && *id != case.greedy[0]), "{tokens:?}");
+    }
+    assert_eq!(answer(&engine, &asked(case.text.as_str(), ends)).1, [0]);
+}
+
+/// The token of the language beside a prompt is that of the request.
+#[test]
+fn the_language_of_a_prompt_can_be_named() {
+    let engine = load_folder("nllb", &LoadOptions::default());
+    let [case, _] = &cases("nllb")[..] else { panic!("two cases") };
+    let of = |language: &str| engine.tokenizer().token_id(language).unwrap();
+    let mut french = case.source.clone();
+    assert_eq!(french[0], of("eng_Latn"));
+    french[0] = of("fra_Latn");
+    let named = |language: &str| {
+        let request = json!({"src_lang": language, "forced_bos_token_id": "deu_Latn", "logprobs": 0});
+        let chunks = run(&engine, &asked(case.text.as_str(), request)).unwrap();
+        let logprobs: Vec<f32> =
+            chunks.iter().flat_map(|chunk| chunk.logprobs.iter().flatten()).map(|of| of.token.logprob).collect();
+        assert_eq!(chunks.last().unwrap().usage.unwrap().prompt_tokens, french.len());
+        (choice(&chunks, 0).1, logprobs)
+    };
+    let by_ids = json!({"forced_bos_token_id": "deu_Latn", "logprobs": 0});
+    let chunks = run(&engine, &asked(french.clone(), by_ids)).unwrap();
+    let wanted: Vec<f32> =
+        chunks.iter().flat_map(|chunk| chunk.logprobs.iter().flatten()).map(|of| of.token.logprob).collect();
+    assert_eq!(named("fra_Latn"), (choice(&chunks, 0).1, wanted));
+    assert_eq!(named("eng_Latn").0, case.greedy);
+    assert_ne!(named("eng_Latn").1, named("fra_Latn").1);
+    let refused = |engine: &Engine, prompt: Value, language: &str, words: &str| {
+        let error = start(engine, &asked(prompt, json!({"src_lang": language}))).err().unwrap();
+        assert!(error.code() == Code::InvalidRequest && error.message().contains("src_lang"), "{error}");
+        assert!(error.message().contains(words), "{error}");
+    };
+    for language in ["spa_Latn", "", "</s>", "<s>", "<unk>", "▁das", "s", "fra_Latn "] {
+        refused(&engine, json!("a dog"), language, "eng_Latn");
+    }
+    refused(&engine, json!([5]), "fra_Latn", "token ids");
+    for other in ["flan_t5", "bart", "marian"] {
+        refused(&load_folder(other, &LoadOptions::default()), json!("a dog"), "fra_Latn", "no language");
+    }
+}
+
 /// Each at once with others as alone, greedy and sampled; choices with the seeds that follow each other.
 #[test]
 fn several_at_once_are_those_of_each_alone() {
@@ -252,7 +309,7 @@ fn an_answer_can_be_cut_held_and_taken_up() {
     let last = &after[engine.info().vocab_size..];
     let best = last.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).unwrap().0 as u32;
     assert_eq!((given(json!(das))[0], given(json!("▁das"))), (best, given(json!(das))));
-    for unknown in [json!("das Haus"), json!(engine.info().vocab_size)] {
+    for unknown in [json!("das Haus"), json!(""), json!(engine.info().vocab_size)] {
         let error = start(&engine, &asked(prompt, json!({"forced_bos_token_id": unknown}))).err().unwrap();
         assert_eq!(error.code(), Code::InvalidRequest);
         assert!(error.message().contains("forced_bos_token_id"), "{error}");
@@ -424,6 +481,14 @@ fn configurations_of_every_version_are_read_and_others_refused() {
         ("mbart", "scale_embedding", json!("yes"), Code::InvalidMetadata),
         ("nllb", "pad_token_id", json!(0), Code::UnsupportedArchitecture),
         ("nllb", "max_position_embeddings", json!(1u64 << 27), Code::InvalidMetadata),
+        ("marian", "activation_function", json!("gelu_new"), Code::UnsupportedArchitecture),
+        ("marian", "share_encoder_decoder_embeddings", json!(false), Code::UnsupportedArchitecture),
+        ("marian", "static_position_embeddings", json!(false), Code::UnsupportedArchitecture),
+        ("marian", "normalize_embedding", json!(true), Code::UnsupportedArchitecture),
+        ("marian", "bad_words_ids", json!([72]), Code::InvalidMetadata),
+        ("marian", "bad_words_ids", json!([[72], []]), Code::InvalidMetadata),
+        ("marian", "bad_words_ids", json!([[73]]), Code::InvalidMetadata),
+        ("marian", "forced_bos_token_id", json!(73), Code::InvalidMetadata),
     ] {
         let error = changed(model, &|config| config[key] = value.clone(), &[]).err().unwrap();
         assert_eq!(error.code(), code, "{model}, {key}: {value}: {error}");

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// Prompts of the file, and so answers of about 25 tokens, that are taken.
 fn answers() -> usize {
-    if is_soak() { 100 } else { 40 }
+    if is_soak() { 100 } else { 20 }
 }
 
 /// Where formats of the KV cache are compared, one answer of so many of them.

@@ -2,7 +2,7 @@
 
 use crate::support::errors::check_error;
 use proptest::prelude::*;
-use rillm::engine::hub::{FileFacts, Reference, Refused, Repository, Wanted, choose, refusal};
+use rillm::engine::hub::{FileFacts, Reference, Refused, Repository, Wanted, choose, choose_adapter, refusal};
 use rillm::error::Code;
 
 #[test]
@@ -52,6 +52,28 @@ fn references_are_taken_apart() {
 
 fn files(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn an_adapter_of_the_repository_is_chosen() {
+    let peft = files(&[
+        "README.md",
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "checkpoint-8/adapter_model.safetensors",
+    ]);
+    let ggufs = files(&["README.md", "tone.gguf", "more/a.gguf", "more/b.gguf"]);
+    let chosen = |files: &[String], wanted: Wanted| choose_adapter("o/n", files, &wanted);
+    let file = |path: &str| Wanted::File(path.to_owned());
+    assert_eq!(chosen(&peft, Wanted::Any).unwrap(), "adapter_model.safetensors");
+    assert_eq!(chosen(&peft, file("checkpoint-8")).unwrap(), "checkpoint-8/adapter_model.safetensors");
+    assert_eq!(chosen(&ggufs, file("more/b.gguf")).unwrap(), "more/b.gguf");
+    assert_eq!(chosen(&ggufs[..2], Wanted::Any).unwrap(), "tone.gguf");
+    check_error(&chosen(&ggufs, Wanted::Any).unwrap_err(), Code::InvalidRequest, &["tone.gguf", "more/a.gguf"]);
+    check_error(&chosen(&ggufs, file("less")).unwrap_err(), Code::NotFound, &["less/adapter_model.safetensors"]);
+    check_error(&chosen(&[], Wanted::Any).unwrap_err(), Code::NotFound, &["hf:o/n"]);
+    let quantised = Wanted::Quantization("Q4_0".to_owned());
+    check_error(&chosen(&ggufs, quantised).unwrap_err(), Code::InvalidRequest, &["Q4_0"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod adapters;
 mod architectures;
 mod bad_requests;
 mod bitnet;
@@ -40,3 +41,4 @@ mod speculation;
 mod structured;
 mod together;
 mod tool_calls;
+mod training;

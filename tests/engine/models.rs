@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::support::files::golden;
+use crate::support::{files::golden, soak::is_soak};
 use rillm::engine::request::{ChatRequest, CompletionRequest};
 use rillm::engine::source::{FileSource, MemorySource};
 use rillm::engine::{Engine, FinishReason, KvFormat, LoadOptions, Phase, Precision};
@@ -243,7 +243,7 @@ fn sampling_follows_the_distribution() {
     let weights: Vec<f64> = last.iter().map(|x| (f64::from(x - largest) / temperature).exp()).collect();
     let total: f64 = weights.iter().sum();
 
-    let draws = 4000;
+    let draws = if is_soak() { 4000 } else { 1500 };
     let mut counts = vec![0usize; weights.len()];
     for seed in 0..draws {
         let request =

@@ -63,6 +63,7 @@ const MODELS: &[(&str, &[&str])] = &[
     ("quantized/mlx4", &["model.safetensors", "config.json", "tokenizer.json"]),
     ("encoder_decoders/flan_t5", &["model.gguf"]),
     ("encoder_decoders/nllb", &["model.safetensors", "config.json", "tokenizer.json"]),
+    ("encoder_decoders/marian", &["model.safetensors", "config.json", "vocab.json", "source.spm"]),
 ];
 
 pub fn files(folder: &str, names: &[&str]) -> Files {

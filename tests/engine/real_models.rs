@@ -1,6 +1,6 @@
 //! SmolLM2-135M-Instruct, a real chat model, held to transformers and llama.cpp (`scripts/golden/smollm2_texts.py`).
 
-use crate::support::{engines::load, files::golden, real_models};
+use crate::support::{engines::load, files::golden, real_models, soak::is_soak};
 use futures_util::future::join_all;
 use rillm::engine::request::{ChatRequest, CompletionRequest};
 use rillm::engine::{Engine, FinishReason, Generation, LoadOptions};
@@ -8,7 +8,9 @@ use rillm::native::with_grammars;
 use serde_json::{Value, json};
 
 /// Tokens of each text. A software adapter takes a while for more.
-const COMPARED: usize = 12;
+fn compared() -> usize {
+    if is_soak() { 24 } else { 8 }
+}
 
 /// `<|im_end|>`
 const END_OF_TURN: u32 = 2;
@@ -66,12 +68,12 @@ fn a_real_chat_model_answers_as_transformers_and_llama_cpp() {
     // Ten texts at once, of which two wait.
     let asked = texts.iter().map(|text| {
         let request =
-            json!({"prompt": said(text, "prompt"), "max_tokens": COMPARED, "temperature": 0, "ignore_eos": true});
+            json!({"prompt": said(text, "prompt"), "max_tokens": compared(), "temperature": 0, "ignore_eos": true});
         rest(engine.complete(CompletionRequest::parse(request).unwrap()).unwrap())
     });
     for (got, wanted) in pollster::block_on(join_all(asked)).iter().zip(texts) {
         assert_eq!(engine.tokenizer().encode(&said(wanted, "prompt"), true, true).unwrap(), ids(&wanted["prompt_ids"]));
-        assert_eq!(got.tokens, ids(&wanted["tokens"])[..COMPARED], "{wanted}");
+        assert_eq!(got.tokens, ids(&wanted["tokens"])[..compared()], "{wanted}");
         assert!(said(wanted, "text").starts_with(&got.text), "{}, wanted {wanted}", got.text);
     }
 
@@ -79,9 +81,9 @@ fn a_real_chat_model_answers_as_transformers_and_llama_cpp() {
     let mut messages = vec![];
     for (number, wanted) in turns.iter().enumerate() {
         messages.push(json!({"role": "user", "content": said(wanted, "user")}));
-        let got = chat(&engine, json!({"messages": messages, "max_tokens": COMPARED, "temperature": 0}));
+        let got = chat(&engine, json!({"messages": messages, "max_tokens": compared(), "temperature": 0}));
         // A shorter text ended with the token that ends a turn.
-        let tokens: Vec<u32> = ids(&wanted["tokens"]).into_iter().chain([END_OF_TURN]).take(COMPARED).collect();
+        let tokens: Vec<u32> = ids(&wanted["tokens"]).into_iter().chain([END_OF_TURN]).take(compared()).collect();
         assert_eq!(got.tokens, tokens, "{wanted}");
         let new = ids(&wanted["prompt_ids"]).len() - got.cached;
         assert!(number == 0 || new < 60, "turn {number} took in {new} tokens");

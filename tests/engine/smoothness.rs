@@ -2,10 +2,13 @@
 //! nothing is cut. The work runs on the native GPU; only its times are made up.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::join3;
+use futures_util::FutureExt;
+use futures_util::future::{join, join3};
 use rillm::engine::request::CompletionRequest;
 use rillm::engine::{Canceller, Engine, FinishReason, LoadOptions, Precision, Smoothness};
 use rillm::gpu::{SimulatedGpu, SimulatedSubmit, SimulatedWork, set_page_hidden};
@@ -309,6 +312,88 @@ fn a_cancelled_prompt_takes_nothing_of_others_along() {
         drop(cancelled);
         for (text, wanted) in texts.iter().zip(&wanted) {
             assert_eq!(&complete(&engine, text, 24), wanted, "after round {round}");
+        }
+    }
+}
+
+/// Lets others run `turns` times.
+async fn turns(mut turns: usize) {
+    poll_fn(|task| {
+        if turns == 0 {
+            return Poll::Ready(());
+        }
+        turns -= 1;
+        task.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}
+
+/// Requests that are dropped at any time, also before it is known whether there was room for their passes: answers that run, later ones and
+/// the memory are what they are without them. Of a model with keys and values, and of one with recurrent layers and a head that drafts.
+#[test]
+fn a_dropped_request_takes_nothing_of_others_along() {
+    let drafts = json!({"speculation": {"type": "mtp", "max_tokens": 2}});
+    for (model, multi_token_prediction, more) in [(MODEL, false, json!({})), ("mtp/qwen3_5/model.gguf", true, drafts)] {
+        let gpu = Gpu::new(600.0);
+        let device = DeviceOptions { simulated_gpu: Some(gpu.simulated.clone()), ..Default::default() };
+        let options = LoadOptions {
+            smoothness: Some(Smoothness::Frames),
+            precision: Some(Precision::Exact),
+            max_sequences: Some(2),
+            multi_token_prediction,
+            device,
+            ..LoadOptions::default()
+        };
+        let engine = load(model, &options);
+        let length = (engine.info().context_length - 32).min(180);
+        let text = |first: u32| prompt(&engine, first)[..length].to_vec();
+        let start = |prompt: &[u32], tokens: usize| {
+            let mut request = json!({"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": true});
+            request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            engine.complete(CompletionRequest::parse(request).unwrap()).unwrap()
+        };
+        let answer = async |text: &[u32]| {
+            let mut generation = start(text, 20);
+            let mut ids = Vec::new();
+            while let Some(chunk) = generation.next().await.unwrap() {
+                ids.extend(chunk.token_ids);
+            }
+            ids
+        };
+        let texts = [text(3), text(33), text(63)];
+        let wanted = texts.each_ref().map(|text| complete(&engine, text, 20));
+        let free_unused = || pollster::block_on(engine.context().device().free_unused()).unwrap();
+        let mut held = None;
+        for round in 0..16usize {
+            // So that the dropped pass makes buffers, and waits to hear whether there was room.
+            free_unused();
+            let dropping = async {
+                let mut dropped = start(&text(131 + 7 * round as u32), 6);
+                let mut next = Box::pin(dropped.next());
+                for _ in 0..1 + round * 3 / 2 {
+                    if (&mut next).now_or_never().is_some() {
+                        break;
+                    }
+                    turns(1).await;
+                }
+            };
+            let at = round % 3;
+            let ((), given) = pollster::block_on(join(dropping, answer(&texts[at][..])));
+            assert_eq!(given, wanted[at], "{model}, beside round {round}");
+            assert_eq!(
+                complete(&engine, &texts[(at + 1) % 3], 20),
+                wanted[(at + 1) % 3],
+                "{model}, after round {round}"
+            );
+            if round >= 3 {
+                free_unused();
+                // Texts and checkpoints that are kept become more.
+                let memory = engine.stats().memory;
+                let now = memory.arenas + memory.other;
+                let before = *held.get_or_insert(now);
+                assert!(now <= before + before / 10, "{model}, round {round}: {now} bytes, {before} before");
+            }
         }
     }
 }

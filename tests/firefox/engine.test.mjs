@@ -144,6 +144,40 @@ test('on the thread of the page: greedy tokens of the reference, also after the 
   await close();
 });
 
+test('without a GPU: on the CPU, in a worker and on the page, streamed, two at once, aborted', LIMIT, async () => {
+  const opened = await stage.openPage({ address: PACKAGE, isOnCpu: true });
+  const ids = goldenJson('tied.ids.json');
+  const found = await opened.run(
+    async ([ids, greedy]) => {
+      const found = [];
+      for (const worker of [true, false]) {
+        await withEngine('/golden/tied-q8_0.gguf', { worker, maxSequences: 2, precision: 'exact' }, async (engine) => {
+          const request = { prompt: ids, max_tokens: greedy.length, temperature: 0, ignore_eos: true };
+          const texts = await Promise.all([1, 2].map(() => engine.completions.create(request)));
+          const pieces = await collect(await engine.completions.create({ ...request, stream: true }));
+          const controller = new AbortController();
+          setTimeout(() => controller.abort(), 10);
+          const aborted = await failure(engine.completions.create({ ...request, max_tokens: 200 }, { signal: controller.signal }));
+          found.push({
+            device: engine.info.device,
+            wanted: await engine.detokenize(greedy),
+            texts: [...texts.map(({ choices }) => choices[0].text), pieces.map(({ choices }) => choices[0]?.text ?? '').join('')],
+            aborted: aborted.code,
+          });
+        });
+      }
+      return found;
+    },
+    [ids, goldenJson('tied.greedy.json').Q8_0.slice(0, 8)],
+  );
+  for (const { device, texts, wanted, aborted } of found) {
+    assert.equal(device, 'cpu');
+    assert.equal(aborted, 'aborted');
+    assert.deepEqual(texts, Array(3).fill(wanted));
+  }
+  await opened.close();
+});
+
 test('embeddings agree with the reference', LIMIT, async () => {
   const { texts, vectors } = JSON.parse(readFileSync(join(root, 'tests/golden/encoders/bert/golden.json'), 'utf8'));
   const { run, close } = await stage.openPage({ address: PACKAGE });

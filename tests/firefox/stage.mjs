@@ -3,6 +3,7 @@
 
 import { launchFirefox } from '../../scripts/firefox.mjs';
 import { openSite, preparePage, watchConsole } from '../browser/browser.mjs';
+import { passForGpu } from '../browser/device.mjs';
 
 /** Starts site and browser. */
 export async function openFirefox() {
@@ -19,9 +20,13 @@ export async function openFirefox() {
   };
 }
 
-/** A page with the package as globalThis.rillm, if `address` is given; else what is at `url`. */
-async function openPage(browser, origin, { url = `${origin}/blank/`, address } = {}) {
+/**
+ * A page with the package as globalThis.rillm, if `address` is given; else what is at `url`. Its engines run on the software adapter, or with
+ * `isOnCpu` where the package puts them.
+ */
+async function openPage(browser, origin, { url = `${origin}/blank/`, address, isOnCpu = false } = {}) {
   const page = await browser.newPage();
+  if (!isOnCpu) await page.evaluateOnNewDocument(passForGpu);
   const watch = watchConsole(page);
   await page.goto(url);
   if (address !== undefined) await page.evaluate(preparePage, address);

@@ -27,17 +27,17 @@ const GROUPS: [&str; 11] = [
     "creation",
 ];
 
-struct Tensor {
-    dtype: DType,
-    dims: Vec<usize>,
-    bytes: Vec<u8>,
-    strides: Option<(Vec<isize>, usize)>,
+pub struct Tensor {
+    pub dtype: DType,
+    pub dims: Vec<usize>,
+    pub bytes: Vec<u8>,
+    pub strides: Option<(Vec<isize>, usize)>,
 }
 
-struct Case<'a> {
-    op: &'a str,
-    args: &'a Value,
-    inputs: Vec<Array>,
+pub struct Case<'a> {
+    pub op: &'a str,
+    pub args: &'a Value,
+    pub inputs: Vec<Array>,
 }
 
 fn whole(value: &Value) -> i64 {
@@ -69,7 +69,7 @@ fn flat(value: &Value, height: usize) -> [usize; 2] {
     [height, pair(value)[1]]
 }
 
-fn number(value: &Value) -> f64 {
+pub fn number(value: &Value) -> f64 {
     match value {
         Value::String(text) => {
             text.replace("Infinity", "inf").parse().unwrap_or_else(|_| panic!("{text} is no number"))
@@ -93,7 +93,7 @@ fn flag(value: &Value) -> bool {
     value.as_bool().unwrap_or(false)
 }
 
-fn tensor(value: &Value) -> Tensor {
+pub fn tensor(value: &Value) -> Tensor {
     let dtype = dtype(&value["dtype"]);
     let mut bytes = base64::decode(value["data"].as_str().unwrap()).unwrap();
     if dtype == DType::Bool {
@@ -107,7 +107,7 @@ fn tensor(value: &Value) -> Tensor {
 }
 
 impl Tensor {
-    fn array(&self, library: &Library) -> Array {
+    pub fn array(&self, library: &Library) -> Array {
         let Some((strides, offset)) = &self.strides else {
             return library.array(&self.dims, self.dtype, &self.bytes).unwrap();
         };
@@ -116,7 +116,7 @@ impl Tensor {
     }
 
     /// The elements as doubles, which hold all of them.
-    fn values(&self) -> Vec<f64> {
+    pub fn values(&self) -> Vec<f64> {
         let words = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
         let halves = |bytes: &[u8]| u16::from_le_bytes(bytes.try_into().unwrap());
         self.bytes
@@ -220,7 +220,7 @@ fn differs_on_purpose(op: &str, inputs: &[Tensor], args: &Value) -> bool {
 }
 
 impl Case<'_> {
-    fn run(&self, library: &Library) -> Result<Vec<Array>> {
+    pub fn run(&self, library: &Library) -> Result<Vec<Array>> {
         let (args, inputs) = (self.args, &self.inputs[..]);
         let x = inputs.first();
         if let (Some(kind), Some(x)) = (find(&UNARY, self.op), x) {
@@ -397,6 +397,8 @@ impl Case<'_> {
 #[derive(Default)]
 struct Row {
     cases: usize,
+    /// Cases whose gradients are compared with PyTorch's.
+    gradients: usize,
     dtypes: BTreeSet<&'static str>,
     views: usize,
     broadcast: usize,
@@ -442,9 +444,10 @@ fn table(rows: &BTreeMap<String, Row>) -> String {
     let mut text = String::from(
         "# What is tested of each operation\n\nMade by a test (`UPDATE_TABLE=1 cargo test --test gpu array_golden`), which holds every operation to PyTorch \
          2.11 (`scripts/golden/tensor_ops.py`). Names are PyTorch's. *Views* are cases with strides, *broadcast* those with inputs of several shapes, \
-         *empty* those with a dimension of 0. *Fused*: functions of elements before the operation, or after it, are part of its kernel. No operation has a \
-         gradient yet.\n\n| operation | PyTorch cases | dtypes of inputs | views | broadcast | empty | fused before | fused after |\n| --- | --- | --- | --- \
-         | --- | --- | --- | --- |\n",
+         *empty* those with a dimension of 0. *Fused*: functions of elements before the operation, or after it, are part of its kernel. *Gradient*: cases \
+         whose gradients are held to PyTorch's autograd (`scripts/golden/tensor_gradients.py`, which holds those to central differences in float64); \
+         operations without one give no floats or take none.\n\n| operation | PyTorch cases | dtypes of inputs | views | broadcast | empty | fused \
+         before | fused after | gradient |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for (name, row) in rows {
         let dtypes: Vec<&str> =
@@ -452,14 +455,15 @@ fn table(rows: &BTreeMap<String, Row>) -> String {
         let count = |number: usize| if number == 0 { "–".to_owned() } else { number.to_string() };
         let yes = |is: bool| if is { "yes" } else { "–" };
         text.push_str(&format!(
-            "| `{name}` | {} | {} | {} | {} | {} | {} | {} |\n",
+            "| `{name}` | {} | {} | {} | {} | {} | {} | {} | {} |\n",
             count(row.cases),
             if dtypes.is_empty() { "–".to_owned() } else { dtypes.join(" ") },
             count(row.views),
             count(row.broadcast),
             count(row.empty),
             yes(row.fused_before),
-            yes(row.fused_after)
+            yes(row.fused_after),
+            count(row.gradients)
         ));
     }
     text
@@ -523,6 +527,9 @@ fn every_operation_gives_what_pytorch_gives() {
         if software_kernels.is_some() {
             for name in OTHERS {
                 rows.entry(name.to_owned()).or_default();
+            }
+            for (name, gradients) in super::gradients::counts() {
+                rows.entry(name).or_default().gradients = gradients;
             }
             let (path, text) = (format!("{}/docs/tensor-operations.md", env!("CARGO_MANIFEST_DIR")), table(&rows));
             println!("{text}");

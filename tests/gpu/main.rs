@@ -9,6 +9,8 @@ mod array_golden;
 mod arrays;
 mod autotune;
 mod batch;
+mod cpu;
+mod gradients;
 mod indexing;
 mod memory;
 mod ops;

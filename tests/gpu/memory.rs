@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use pollster::block_on;
 use rillm::gpu::{Buffer, Device, DeviceOptions, SimulatedGpu};
 use rillm::{Code, Result};
 
-use super::runtime::{device, mix, plain};
+use super::runtime::{device, mix, plain, words};
 
 /// Beyond the limit a step fails by itself: nothing of it runs, nobody else hears of it, and none of its buffers is used again.
 #[test]
@@ -75,6 +76,56 @@ fn a_step_with_a_broken_buffer_of_another_is_short_too() {
     device.set_memory_limit(None);
     block_on(device.attempt("the third", step)).unwrap();
     block_on(device.sync()).unwrap();
+}
+
+/// A step that nobody waits for any more before it is known whether there was room: what it made is gone, and what others made and wrote meanwhile is
+/// theirs.
+#[test]
+fn a_step_that_is_dropped_while_undecided_takes_nothing_of_others_along() {
+    for has_room in [true, false] {
+        let gpu = SimulatedGpu::new(|_| Duration::ZERO);
+        let device = device(DeviceOptions { simulated_gpu: Some(gpu), ..Default::default() });
+        let filled = |word: u32, n: usize| {
+            let buffer = device.buffer(4 * n as u64, "filled").unwrap();
+            device.write(&buffer, 0, bytemuck::cast_slice(&vec![word; n])).unwrap();
+            buffer
+        };
+        let (source, kept) = (filled(5, 2048), filled(1, 2048));
+        block_on(device.sync()).unwrap();
+        let before = device.memory();
+        let step = || {
+            let new: Vec<Buffer> = (0..4).map(|_| device.buffer(8192, "new")).collect::<Result<_>>()?;
+            device.write(&new[0], 0, bytemuck::cast_slice(&[2u32; 2048]))?;
+            mix(&device, &source, &new[0], 2048, 0)?;
+            // Makes the buffer of small writes.
+            device.write(&new[1], 0, &[7; 16])?;
+            mix(&device, &new[0], &kept, 2048, 7)?;
+            Ok(new)
+        };
+        device.set_memory_limit((!has_room).then_some(before.live_bytes + 8192));
+        let mut trying = Box::pin(device.attempt("four buffers", step));
+        assert!((&mut trying).now_or_never().is_none(), "it must not be decided yet");
+        device.set_memory_limit(None);
+        let other = filled(2, 4096);
+        mix(&device, &source, &other, 2048, 0).unwrap();
+        device.write(&other, 0, bytemuck::cast_slice(&[9u32; 4])).unwrap();
+        drop(trying);
+        block_on(device.sync()).unwrap();
+        assert_eq!(words(&device, &other, 4096), [vec![9; 4], vec![11; 2044], vec![2; 2048]].concat());
+        let of_step = |before: u32| before * 3 + (2 * 3 + 5) + 7;
+        let was = words(&device, &kept, 2048);
+        assert!(was == [1; 2048] || has_room && was == [of_step(1); 2048], "it runs as a whole or not at all: {was:?}");
+        drop(other);
+        let reused = device.stats().buffers_reused;
+        let again = filled(3, 4096);
+        assert_eq!(device.stats().buffers_reused, reused + 1, "what others made is used again");
+        drop(again);
+        block_on(device.free_unused()).unwrap();
+        let left = device.memory().live_bytes;
+        assert!(left <= before.live_bytes + 4096, "{left} bytes, {} before", before.live_bytes);
+        block_on(device.attempt("again", step)).unwrap();
+        assert_eq!(words(&device, &kept, 2048), [of_step(was[0]); 2048]);
+    }
 }
 
 /// Outside of an attempt the next wait says it, and the one after that works.

@@ -50,7 +50,7 @@ fn mix_on_cpu(source: &[u32], target: &mut [u32], n: usize, k: u32) {
     }
 }
 
-fn words(device: &Device, buffer: &Buffer, n: usize) -> Vec<u32> {
+pub fn words(device: &Device, buffer: &Buffer, n: usize) -> Vec<u32> {
     let slice = BufferSlice { size: n as u64 * 4, ..buffer.slice() };
     let bytes = block_on(device.read(&[slice]).unwrap().bytes()).unwrap();
     bytemuck::pod_collect_to_vec(&bytes[0])

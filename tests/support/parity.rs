@@ -219,7 +219,7 @@ fn relative_error(a: &[f32], b: &[f32]) -> f64 {
     if difference == 0.0 { 0.0 } else { (difference / norm.max(1e-30)).sqrt() }
 }
 
-fn assert_close(what: &str, got: &HostTensor, wanted: &HostTensor, tolerance: f64) {
+pub fn assert_close(what: &str, got: &HostTensor, wanted: &HostTensor, tolerance: f64) {
     assert_eq!(got.desc(), wanted.desc(), "{what}");
     match wanted.dtype {
         DType::U32 => {
@@ -251,7 +251,7 @@ fn assert_close(what: &str, got: &HostTensor, wanted: &HostTensor, tolerance: f6
 }
 
 /// The ops whose names are in RILLM_OPS, between commas, if it is set.
-fn wanted() -> impl Iterator<Item = &'static (&'static str, fn() -> Vec<Case>)> {
+pub fn wanted() -> impl Iterator<Item = &'static (&'static str, fn() -> Vec<Case>)> {
     let names = std::env::var("RILLM_OPS").ok();
     let is_wanted = move |name: &str| names.as_ref().is_none_or(|names| names.split(',').any(|one| one == name));
     ops::ALL.iter().chain(sampler::ops::ALL).filter(move |(name, _)| is_wanted(name))

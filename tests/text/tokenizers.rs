@@ -5,6 +5,7 @@
 
 mod broken;
 mod files;
+mod marian;
 mod steps;
 mod vocabularies;
 

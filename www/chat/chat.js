@@ -1,7 +1,7 @@
 // The conversations of this tab: what is shown, which of them are being answered, and what is kept of them. Knows the store and the engine, and nothing
 // of how anything looks.
 
-import { newestLeaf, newId, pathTo, titleOf } from '../conversations/tree.js';
+import { newestLeaf, newId, pathTo, resultsOf, titleOf } from '../conversations/tree.js';
 import { add, lockOf, newMessage, writeRounds } from './rounds.js';
 import { wellFormed } from './tools.js';
 
@@ -9,7 +9,7 @@ const NEW_TITLE = 'New conversation';
 
 /**
  * `events`: engine() → {engine, name, use() → release} or undefined; settings() → {fields, faults, tools, format}; onChange(); onPart(conversation, message, part);
- * onAnswer(figures); onProblem(error); onKept(); onStoreProblem(error).
+ * onAnswer(figures); onEnd(conversation); onProblem(error); onKept(); onStoreProblem(error).
  */
 export class Chat {
   list = [];
@@ -114,7 +114,7 @@ export class Chat {
     const conversation = this.shown;
     if (this.isRunning(conversation.meta.id)) return;
     const message = conversation.messages.get(id);
-    const known = this.path.filter(({ role }) => role === 'tool').map((result) => result.call);
+    const known = resultsOf(this.path, message).map((result) => result.call);
     if (known.includes(call)) return;
     await this.#inRun(conversation, async (run) => {
       const result = { ...newMessage(conversation.meta, conversation.meta.leaf, 'tool', wellFormed(text)), call };
@@ -220,6 +220,7 @@ export class Chat {
     } finally {
       conversation.run = undefined;
       this.#running.delete(id);
+      this.#events.onEnd(conversation);
       this.#events.onChange();
     }
   }

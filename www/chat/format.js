@@ -3,6 +3,9 @@
 
 import { Validator } from '@cfworker/json-schema';
 
+/** What an answer can be held to. */
+export const FORMS = ['text', 'json', 'schema'];
+
 const TYPES = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null'];
 
 export const EXAMPLE_SCHEMA = `{

@@ -6,16 +6,12 @@ const FORMAT = 'rillm-conversations';
 const VERSION = 1;
 const ROLES = ['user', 'assistant', 'tool'];
 /** What a message may have besides what every message has, and of which type. */
-const OPTIONAL = {
-  content: 'string',
-  reasoning: 'string',
-  call: 'string',
-  finish: 'string',
-  model: 'string',
-  cached: 'number',
-  usage: 'object',
-  timings: 'object',
-  error: 'object',
+const OPTIONAL = { content: 'string', reasoning: 'string', call: 'string', finish: 'string', model: 'string', cached: 'number' };
+/** Objects that a message may have: the fields that the page reads, and of which type. */
+const OBJECTS = {
+  usage: { prompt_tokens: 'number', completion_tokens: 'number', total_tokens: 'number' },
+  timings: { tokens_per_s: 'number' },
+  error: { code: 'string', message: 'string' },
 };
 
 /** A file that is no export of this page, in words for the person who chose it. */
@@ -70,12 +66,23 @@ function readConversation(given, where) {
       if (typeof message[name] !== type) throw new ImportProblem(`${at}: ${name} has to be a ${type}.`);
       read[name] = message[name];
     }
+    for (const [name, fields] of Object.entries(OBJECTS)) {
+      if (message[name] === undefined || message[name] === null) continue;
+      for (const [field, type] of Object.entries(fields)) {
+        const value = message[name][field];
+        // JSON has null for a number without an end.
+        if (value !== null && typeof value !== type) throw new ImportProblem(`${at}: ${field} of ${name} has to be a ${type}.`);
+      }
+      read[name] = message[name];
+    }
     if (message.calls !== undefined) read.calls = readCalls(message.calls, at);
     read.created = Number.isFinite(message.created) ? message.created : n;
     read.state =
       message.state === 'failed' || message.state === 'interrupted' ? message.state : message.state === 'writing' ? 'interrupted' : 'done';
     messages.set(read.id, read);
   });
+  if (given.tools !== undefined && !(Array.isArray(given.tools) && given.tools.every(isTool)))
+    throw new ImportProblem(`${where}: its tools have to be a list of functions as in OpenAI’s API.`);
   const conversation = {
     id,
     title: title.slice(0, 500),
@@ -83,9 +90,12 @@ function readConversation(given, where) {
     created: Number.isFinite(created) ? created : Date.now(),
     updated: Number.isFinite(updated) ? updated : Date.now(),
     leaf: ids.get(leaf) ?? [...messages.keys()].at(-1) ?? null,
+    ...(given.tools === undefined ? {} : { tools: given.tools }),
   };
   return { conversation, messages };
 }
+
+const isTool = (tool) => tool?.type === 'function' && typeof tool.function?.name === 'string';
 
 function readCalls(calls, at) {
   const isCall = (call) => ['id', 'name', 'arguments'].every((name) => typeof call?.[name] === 'string');

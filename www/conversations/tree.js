@@ -37,6 +37,13 @@ export function newestLeaf(messages, id) {
   }
 }
 
+/** The results of a message's calls: what follows it directly. Ids of calls may come again later in a conversation. */
+export function resultsOf(path, { id }) {
+  const after = path.slice(path.findIndex((message) => message.id === id) + 1);
+  const end = after.findIndex(({ role }) => role !== 'tool');
+  return end < 0 ? after : after.slice(0, end);
+}
+
 /** Units of a text that are looked at for each letter of a title: an emoji of a family has eleven. */
 const UNITS = 40;
 

@@ -16,10 +16,11 @@ export function sizeText(bytes) {
   return bytes >= 1e6 ? `${(bytes / 1e6).toFixed(1)} MB` : `${Math.ceil(bytes / 1e3)} kB`;
 }
 
-/** What WebGPU and the browser tell: {max_buffer_bytes, is_fallback, memory_gib}; undefined where there is no adapter. */
+/** What WebGPU and the browser tell: {max_buffer_bytes, is_fallback, memory_gib}. */
 export async function deviceOf({ gpu, deviceMemory } = navigator) {
   const adapter = await gpu?.requestAdapter({ powerPreference: 'high-performance' }).catch(() => null);
-  if (!adapter) return undefined;
+  // Models run on the CPU then, whose wasm has 4 GiB at most.
+  if (!adapter) return { max_buffer_bytes: 4 * GIB, is_fallback: true, memory_gib: deviceMemory };
   const { isFallbackAdapter, vendor = '', architecture = '', description = '' } = adapter.info ?? {};
   const isSoftware = isFallbackAdapter === true || /swiftshader|llvmpipe|software/i.test(`${vendor} ${architecture} ${description}`);
   return { max_buffer_bytes: adapter.limits.maxBufferSize, is_fallback: isSoftware, memory_gib: deviceMemory };

@@ -39,6 +39,14 @@ export const KNOWN = [
     words: 'Small talk and short texts',
   },
   {
+    source: 'hf:unsloth/Qwen3.5-0.8B-GGUF:Q4_K_M',
+    name: 'Qwen3.5 0.8B',
+    bytes: 533 * MB,
+    kv: 12_288,
+    context: 262_144,
+    words: 'Thinks, calls tools, with little memory for long chats',
+  },
+  {
     source: 'hf:Qwen/Qwen3-0.6B-GGUF:Q8_0',
     name: 'Qwen3 0.6B',
     bytes: 639 * MB,
@@ -47,8 +55,8 @@ export const KNOWN = [
     words: 'Thinks, calls tools',
   },
   {
-    source: 'hf:LiquidAI/LFM2-1.2B-GGUF:Q4_K_M',
-    name: 'LFM2 1.2B',
+    source: 'hf:LiquidAI/LFM2.5-1.2B-Instruct-GGUF:Q4_K_M',
+    name: 'LFM2.5 1.2B Instruct',
     bytes: 731 * MB,
     kv: 12_288,
     context: 32_768,
@@ -95,6 +103,14 @@ export const KNOWN = [
     words: 'An all-rounder',
   },
   {
+    source: 'hf:mistralai/Ministral-3-3B-Instruct-2512-GGUF:Q4_K_M',
+    name: 'Ministral 3 3B Instruct',
+    bytes: 2.15 * GB,
+    kv: 106_496,
+    context: 262_144,
+    words: 'Good texts in many languages',
+  },
+  {
     source: 'hf:unsloth/Phi-4-mini-instruct-GGUF:Q4_K_M',
     name: 'Phi-4 mini',
     bytes: 2.49 * GB,
@@ -117,6 +133,14 @@ export const KNOWN = [
     kv: 147_456,
     context: 262_144,
     words: 'The best of its size',
+  },
+  {
+    source: 'hf:unsloth/Qwen3.5-4B-GGUF:Q4_K_M',
+    name: 'Qwen3.5 4B',
+    bytes: 2.74 * GB,
+    kv: 32_768,
+    context: 262_144,
+    words: 'Thinks, calls tools, writes code',
   },
   {
     source: 'hf:unsloth/Qwen3-8B-GGUF:Q4_K_M',

@@ -111,6 +111,12 @@ export class Shelf {
     this.#onChange();
   }
 
+  /** Says something above the lists. */
+  tell(words) {
+    this.state = words;
+    this.#onChange();
+  }
+
   async delete(source) {
     await models.delete(source);
     await this.refresh();

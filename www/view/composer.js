@@ -17,6 +17,7 @@ export function composerTemplate(app) {
       <textarea
         id="prompt"
         rows="1"
+        dir="auto"
         placeholder=${isReady ? 'Message' : loader.loading === undefined ? 'Choose a model to begin' : 'You can write while the model loads'}
         autocomplete="off"
         enterkeyhint="send"

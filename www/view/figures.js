@@ -1,7 +1,7 @@
 // The figures of answers as small live plots: speed, first token, GPU memory, what a token costs the GPU. Collects them too; knows the shapes of info, stats
 // and timings.
 
-import { html, nothing } from 'lit-html';
+import { html } from 'lit-html';
 
 import { sizeText } from '../loading/fit.js';
 import { plot, push } from './plot.js';
@@ -10,6 +10,8 @@ import { plot, push } from './plot.js';
 const WINDOW_MS = 1000;
 /** A point of the plots, at most so often. */
 const POINT_MS = 150;
+/** What stands where no figure is known. */
+const NONE = '–';
 
 export class Figures {
   series = { speed: [], first: [], memory: [], dispatches: [], waits: [] };
@@ -84,37 +86,35 @@ const COUNTERS = [
   ['pipelines_created', 'Pipelines created'],
 ];
 
-const number = (value) => (value === undefined ? '–' : value >= 100 ? Math.round(value).toLocaleString('en') : value.toFixed(1));
+const number = (value) => (value === undefined ? NONE : value >= 100 ? Math.round(value).toLocaleString('en') : value.toFixed(1));
 
 export function figuresTemplate({ figures, loader }) {
   const { series, speed, first, last } = figures;
   const info = loader.current?.engine.info;
   return html`<div class="live-plots">
       ${plot({ id: 'speed', label: 'Tokens per second', text: number(speed), series: series.speed })}
-      ${plot({ id: 'first-token', label: 'First token, ms', text: first === undefined ? '–' : Math.round(first).toLocaleString('en'), series: series.first })}
-      ${plot({ id: 'gpu-memory', label: 'GPU memory', text: series.memory.length > 0 ? sizeText(series.memory.at(-1)) : '–', series: series.memory })}
+      ${plot({ id: 'first-token', label: 'First token, ms', text: first === undefined ? NONE : Math.round(first).toLocaleString('en'), series: series.first })}
+      ${plot({ id: 'gpu-memory', label: 'GPU memory', text: series.memory.length > 0 ? sizeText(series.memory.at(-1)) : NONE, series: series.memory })}
       ${plot({ id: 'dispatches', label: 'Dispatches per token', text: number(last?.dispatches), series: series.dispatches })}
-      ${plot({ id: 'waits', label: 'Waits per token', text: last === undefined ? '–' : last.waits.toFixed(2), series: series.waits })}
+      ${plot({ id: 'waits', label: 'Waits per token', text: last === undefined ? NONE : last.waits.toFixed(2), series: series.waits })}
     </div>
-    ${
-      info === undefined
-        ? nothing
-        : lines([
-            ['Adapter', adapterName(info.adapter)],
-            ['Weights', sizeText(info.weight_bytes)],
-            ['KV cache', sizeText(info.kv_cache_bytes)],
-          ])
-    }
-    ${last === undefined ? nothing : details(last)}`;
+    ${lines([
+      ['Adapter', info === undefined ? NONE : adapterName(info.adapter)],
+      ['Weights', info === undefined ? NONE : sizeText(info.weight_bytes)],
+      ['KV cache', info === undefined ? NONE : sizeText(info.kv_cache_bytes)],
+    ])}
+    ${details(last)}`;
 }
 
-function details({ usage, timings, counters, peak, heap }) {
+/** Before the first answer the lines are there without figures: what stands below them would move when they come. */
+function details({ usage, timings, counters, peak, heap } = {}) {
+  const known = usage !== undefined;
   return html`${lines([
-    ['Prompt', `${usage.prompt_tokens} tokens, ${Math.round(timings.prompt_ms)} ms`],
-    ['From the cache', `${timings.cached_prompt_tokens} tokens`],
-    ['Answer', `${usage.completion_tokens} tokens, ${Math.round(timings.decode_ms)} ms`],
-    ['GPU memory, peak', sizeText(peak)],
-    ['WebAssembly heap', sizeText(heap)],
+    ['Prompt', known ? `${usage.prompt_tokens} tokens, ${Math.round(timings.prompt_ms)} ms` : NONE],
+    ['From the cache', known ? `${timings.cached_prompt_tokens} tokens` : NONE],
+    ['Answer', known ? `${usage.completion_tokens} tokens, ${Math.round(timings.decode_ms)} ms` : NONE],
+    ['GPU memory, peak', known ? sizeText(peak) : NONE],
+    ['WebAssembly heap', known ? sizeText(heap) : NONE],
   ])}
     <details class="group">
       <summary>GPU work of the last answer</summary>
@@ -123,7 +123,10 @@ function details({ usage, timings, counters, peak, heap }) {
           <tr><th scope="col">Counter</th><th scope="col">All</th><th scope="col">Per token</th></tr>
         </thead>
         <tbody id="counters">
-          ${counters.map(([words, all, each]) => html`<tr><th scope="row">${words}</th><td>${all.toLocaleString('en')}</td><td>${each.toFixed(1)}</td></tr>`)}
+          ${(counters ?? COUNTERS.map(([, words]) => [words])).map(
+            ([words, all, each]) =>
+              html`<tr><th scope="row">${words}</th><td>${all?.toLocaleString('en') ?? NONE}</td><td>${each?.toFixed(1) ?? NONE}</td></tr>`,
+          )}
         </tbody>
       </table>
     </details>`;
@@ -133,5 +136,5 @@ const lines = (pairs) => html`<dl class="figures">${pairs.map(([name, value]) =>
 
 function adapterName({ vendor, architecture, device, description, is_fallback }) {
   const name = description || [vendor, architecture, device].filter(Boolean).join(' ') || 'unnamed';
-  return is_fallback && !/software|swiftshader/i.test(name) ? `${name} (software)` : name;
+  return is_fallback && !/software|swiftshader|^CPU$/i.test(name) ? `${name} (software)` : name;
 }

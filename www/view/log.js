@@ -6,21 +6,25 @@ import { repeat } from 'lit-html/directives/repeat.js';
 import { messageTemplate } from './messages.js';
 
 export function logTemplate(app) {
-  const { chat } = app;
+  const { chat, logWindow, actions } = app;
   const path = chat.path;
+  const from = logWindow.from(chat.shown.meta.id, path.length);
   if (path.length === 0) return welcome(app);
-  return html`${repeat(
-    path,
-    ({ id }) => id,
-    (message) => messageTemplate(app, message, path),
-  )}
+  return html`${from === 0 ? nothing : html`<button type="button" class="quiet" id="earlier" @click=${() => (actions.showEarlier(), actions.keepFocus('log'))}>Show earlier messages (${from})</button>`}
+    ${repeat(
+      path.slice(from),
+      ({ id }) => id,
+      (message) => messageTemplate(app, message, path),
+    )}
     ${chat.run?.consent === undefined ? nothing : consent(chat.run.consent)}`;
 }
 
 function consent({ url, answer }) {
   return html`<section class="consent" role="alertdialog" aria-labelledby="consent-title" aria-describedby="consent-url">
-    <h2 id="consent-title">May the model fetch this address?</h2>
-    <p id="consent-url">${url}</p>
+    <div role="alert">
+      <h2 id="consent-title">May the model fetch this address?</h2>
+      <p id="consent-url">${url}</p>
+    </div>
     <p class="small">Its server will see your network address and what the address itself says. The page’s text goes to the model.</p>
     <div class="row">
       <button type="button" class="primary" id="allow" @click=${() => answer(true)}>Fetch it</button>

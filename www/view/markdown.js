@@ -112,6 +112,7 @@ const isTooLong = (text) => text.length > LONGEST_BLOCK && !/\n\s*\n/.test(text)
 function plain(text) {
   const element = document.createElement('p');
   element.className = 'plain';
+  element.dir = 'auto';
   element.textContent = text;
   return element;
 }
@@ -124,6 +125,9 @@ function rendered(tokens) {
     ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
     RETURN_DOM_FRAGMENT: true,
   });
+  // Each block has the direction of its first letters, and code is written from left to right.
+  for (const block of fragment.children) block.dir = 'auto';
+  for (const code of fragment.querySelectorAll('pre, code')) code.dir = 'ltr';
   for (const link of fragment.querySelectorAll('a')) {
     link.target = '_blank';
     link.rel = 'noopener noreferrer';
@@ -165,6 +169,17 @@ function scrolling(element, label) {
   return box;
 }
 
+/** A formula that is wider than its place scrolls, and what scrolls has to be reached by the keyboard. */
+function reach(box) {
+  const isBlock = box.classList.contains('block');
+  const width = isBlock ? box.scrollWidth : box.getBoundingClientRect().width;
+  if (width <= (isBlock ? box : box.parentElement).clientWidth) return;
+  box.classList.add('wide');
+  box.tabIndex = 0;
+  box.setAttribute('role', 'group');
+  box.setAttribute('aria-label', 'Formula');
+}
+
 let katex;
 
 /** Turns the source of a formula into MathML; what is no formula stays as it is written. KaTeX is fetched with the first one. */
@@ -176,6 +191,7 @@ async function showMaths(code) {
     const displayMode = code.classList.contains('block');
     const box = document.createElement('span');
     box.className = displayMode ? 'maths block' : 'maths';
+    box.dir = 'ltr';
     engine.render(source, box, {
       displayMode,
       output: 'mathml',
@@ -185,6 +201,7 @@ async function showMaths(code) {
       maxSize: 20,
     });
     code.replaceWith(box);
+    reach(box);
   } catch {
     katex = katex && (await katex.catch(() => undefined)) ? katex : undefined;
     code.classList.add('unread');

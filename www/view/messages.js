@@ -5,9 +5,10 @@ import { keyed } from 'lit-html/directives/keyed.js';
 
 import { judged } from '../chat/format.js';
 import { isBuiltIn } from '../chat/tools.js';
-import { versionsOf } from '../conversations/tree.js';
+import { resultsOf, versionsOf } from '../conversations/tree.js';
 import { adviceOf } from './advice.js';
 import { ICONS } from './icons.js';
+import { isComposing } from './keys.js';
 import { markdown } from './markdown.js';
 
 /** Tools whose results are shown under their call and nowhere else. */
@@ -22,7 +23,7 @@ export function messageTemplate(app, message, path) {
 function question(app, message) {
   if (app.editing?.id === message.id) return keyed(message.id, editor(app, message));
   return html`<article class="message user" aria-label="You" data-id=${message.id}>
-    <div class="bubble">${message.content}</div>
+    <div class="bubble" dir="auto">${message.content}</div>
     <div class="tools">
       ${versions(app, message)} ${action(app, message, 'edit', ICONS.edit, 'Edit', 'Edit this message')} ${action(app, message, 'copy', ICONS.copy, 'Copy', 'Copy this message')}
     </div>
@@ -35,13 +36,13 @@ function editor({ actions, editing }, message) {
     void actions.saveEdit(event.currentTarget.elements.text.value);
   };
   const keys = (event) => {
-    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+    if (event.key === 'Enter' && !event.shiftKey && !isComposing(event)) {
       event.preventDefault();
       event.currentTarget.form.requestSubmit();
     }
   };
   return html`<form class="message user editor" aria-label="Edit your message" data-id=${message.id} @submit=${submit}>
-    <textarea name="text" aria-label="Your message" rows="3" .value=${editing.text} @input=${({ currentTarget }) => (editing.text = currentTarget.value)} @keydown=${keys}></textarea>
+    <textarea name="text" aria-label="Your message" dir="auto" rows="3" .value=${editing.text} @input=${({ currentTarget }) => (editing.text = currentTarget.value)} @keydown=${keys}></textarea>
     <div class="row">
       <button type="submit" class="primary">Ask again</button>
       <button type="button" @click=${() => actions.cancelEdit()}>Cancel</button>
@@ -80,12 +81,12 @@ const canGoOn = ({ state, finish, content, calls = [] }) =>
 function thought(reasoning, isOpenNow) {
   return html`<details class="reasoning">
     <summary>${isOpenNow ? 'Thinking…' : 'Reasoning'}</summary>
-    <div class="plain">${reasoning}</div>
+    <div class="plain" dir="auto">${reasoning}</div>
   </details>`;
 }
 
 function callTemplate({ chat, actions }, message, call, path, isWriting) {
-  const result = path.find(({ role, call: id }) => role === 'tool' && id === call.id);
+  const result = resultsOf(path, message).find(({ call: id }) => id === call.id);
   const isOpen = !isWriting && result === undefined && path.at(-1)?.id === message.id && !isBuiltIn(call.name) && chat.run === undefined;
   const give = (event) => {
     event.preventDefault();

@@ -11,7 +11,7 @@ export function sidebarTemplate(app) {
   return html`<div class="side-head">
       <button type="button" class="primary" id="new-chat" @click=${() => actions.startNew()}>${ICONS.plus}<span>New conversation</span></button>
       <label class="hidden" for="search">Search the conversations</label>
-      <input id="search" type="search" placeholder="Search" autocomplete="off" .value=${search.text} @input=${({ currentTarget }) => actions.search(currentTarget.value)} />
+      <input id="search" type="search" dir="auto" placeholder="Search" autocomplete="off" .value=${search.text} @input=${({ currentTarget }) => actions.search(currentTarget.value)} />
     </div>
     <ul id="conversations" class="conversations" aria-label="Conversations">
       ${repeat(
@@ -36,7 +36,7 @@ function item({ chat, actions, confirming }, meta) {
   const isCurrent = meta.id === chat.shown.meta.id;
   if (confirming === meta.id) {
     return html`<div class="confirm" role="group" aria-label="Delete this conversation?">
-      <p>Delete “${meta.title}”?</p>
+      <p>Delete “<bdi>${meta.title}</bdi>”?</p>
       <div class="row">
         <button type="button" class="danger" data-confirm @click=${() => actions.delete(meta.id)}>Delete</button>
         <button type="button" @click=${() => actions.confirmDelete(undefined)}>Keep</button>
@@ -44,7 +44,7 @@ function item({ chat, actions, confirming }, meta) {
     </div>`;
   }
   return html`<button type="button" class="open" aria-current=${isCurrent ? 'true' : nothing} @click=${() => actions.open(meta.id)}>
-      <span class="title">${meta.title}</span>
+      <span class="title" dir="auto">${meta.title}</span>
       <small>${chat.isRunning(meta.id) ? 'answering…' : dateOf(meta.updated)}</small>
     </button>
     <span class="item-tools">
@@ -59,7 +59,7 @@ function renameForm({ actions, renaming }, meta) {
     void actions.rename(meta.id, event.currentTarget.elements.title.value);
   };
   return html`<form class="rename" @submit=${submit}>
-    <input name="title" aria-label="Title" maxlength="200" .value=${renaming.title} @keydown=${({ key }) => key === 'Escape' && actions.startRename(undefined)} />
+    <input name="title" aria-label="Title" dir="auto" maxlength="200" .value=${renaming.title} @keydown=${({ key }) => key === 'Escape' && actions.startRename(undefined)} />
     <button type="submit">Save</button>
   </form>`;
 }

@@ -4,9 +4,9 @@ import { Chat } from './chat';
 
 export default function Page() {
   return (
-    <>
+    <main>
       <h1>A chat</h1>
       <Chat />
-    </>
+    </main>
   );
 }

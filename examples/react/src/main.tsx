@@ -32,6 +32,7 @@ function App() {
   }
   return (
     <main>
+      <h1>Two chats, one engine</h1>
       <RillmChat engine={engine} />
       <AiSdkChat engine={engine} />
     </main>

@@ -10,6 +10,17 @@ export interface FileLock {
   release(): void;
 }
 
+/** How far a download is. Others may say anything on the channel. */
+interface Report {
+  loaded: number;
+  total: number;
+}
+
+function isReport(data: unknown): data is Report {
+  const { loaded, total } = (data ?? {}) as Partial<Report>;
+  return [loaded, total].every((bytes) => Number.isSafeInteger(bytes) && Number(bytes) >= 0);
+}
+
 /** Waits until no other tab downloads the file; `onWait` is told how far that one is, first of all without numbers. */
 export async function lockFile(
   id: string,
@@ -32,7 +43,9 @@ export async function lockFile(
   try {
     if (!(await take({ ifAvailable: true }))) {
       onWait();
-      channel.onmessage = ({ data }: MessageEvent<{ loaded: number; total: number }>) => onWait(data.loaded, data.total);
+      channel.onmessage = ({ data }: MessageEvent<unknown>) => {
+        if (isReport(data)) onWait(data.loaded, data.total);
+      };
       await take(signal === undefined ? {} : { signal });
       channel.onmessage = null;
     }
@@ -47,7 +60,7 @@ export async function lockFile(
       const now = performance.now();
       if (isReleased || now - last < REPORT_MS) return;
       last = now;
-      channel.postMessage({ loaded, total });
+      channel.postMessage({ loaded, total } satisfies Report);
     },
     release() {
       isReleased = true;

@@ -26,7 +26,7 @@ export interface CacheOptions extends ConnectionOptions {
   /**
    * Where files of servers stay. `opfs`: in the origin private file system, for later visits, also without a network. `memory`: as long as
    * the page lives. `none`: nowhere. An object: a store of the application's own. Default: `opfs`; if that is denied or full, the load goes
-   * on without it and `onEvent` hears of it.
+   * on without it and `onEvent` hears of it. In Node `opfs` is a folder: the environment variable `RILLM_CACHE`, or `~/.cache/rillm`.
    */
   cache?: 'opfs' | 'memory' | 'none' | ModelStore | undefined;
   /**

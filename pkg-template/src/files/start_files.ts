@@ -5,7 +5,7 @@ import type { RetryPolicy } from './attempts.js';
 import { PortChunkReader } from './chunk_reader.js';
 import type { Digested, Digester } from './digester.js';
 import type { Arrived, FileEvent } from './events.js';
-import { openOpfs } from './opfs_store.js';
+import { openDefaultStore } from './default_store.js';
 import type { FilesData } from './options.js';
 import { OwnStore } from './own_store.js';
 import { InlineDigester, type Hasher, PortDigester } from './port_digester.js';
@@ -61,7 +61,7 @@ async function cacheOf({ cache }: FilesData, { store, onEvent }: FilesServices):
   if (cache === 'none') return undefined;
   if (cache === 'own') return store && { store: new OwnStore(store), isShared: false };
   try {
-    return { store: await openOpfs(), isShared: true };
+    return await openDefaultStore();
   } catch (thrown) {
     const message = `files are not kept, the browser has no origin private file system here: ${toEngineError(thrown).message}`;
     onEvent({ type: 'fallback', reason: 'unavailable', message });

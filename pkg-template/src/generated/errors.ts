@@ -66,7 +66,13 @@ export const ERROR_CODES = [
   'read',
   /** The caller aborted. */
   'aborted',
-  /** A saved session is of another model, or of the same one loaded with other options. */
+  /** An adapter (LoRA) is of another model: it names matrices that this one lacks, or has other shapes. */
+  'adapter_mismatch',
+  /** An adapter is of a kind that is not supported, or adds to what no adapter can be added to here. */
+  'unsupported_adapter',
+  /** A request or a call names an adapter that is not loaded. */
+  'unknown_adapter',
+  /** A saved session is of another model, of the same one loaded with other options, or of adapters that are not loaded. */
   'session_mismatch',
   /** A field of a request is missing, unknown or out of its range. */
   'invalid_request',

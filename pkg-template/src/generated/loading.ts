@@ -74,9 +74,17 @@ export interface LoadOptions {
   smoothness?: Smoothness | undefined;
   /** Which GPU to prefer in a machine with two. Default: `high-performance`. */
   powerPreference?: PowerPreference | undefined;
-  /** Ask for the browser's software adapter. Slow; for tests. Default: false. */
+  /**
+   * What runs the model: `gpu`, `cpu`, or `auto`, which is the GPU where there is one, and the CPU where there is none, where the browser
+   * gives no adapter and where its adapter is software. `info.device` tells which it became and why. Default: `auto`.
+   */
+  device?: DeviceKind | undefined;
+  /** Ask for the browser's software adapter, which is a GPU to `device`. Slow; for tests. Default: false. */
   forceFallbackAdapter?: boolean | undefined;
 }
+
+/** What runs the kernels. */
+export type DeviceKind = 'auto' | 'gpu' | 'cpu';
 
 /** When variants of kernels are compared. */
 export type Autotune = 'auto' | 'always' | 'off';
@@ -108,6 +116,7 @@ export const LOAD_OPTIONS = [
   'autotune',
   'smoothness',
   'powerPreference',
+  'device',
   'forceFallbackAdapter',
 ] as const;
 
@@ -126,6 +135,13 @@ export type Phase = 'header' | 'weights' | 'ready';
 
 /** What was loaded. */
 export interface ModelInfo {
+  /** What runs it. */
+  device: DeviceKind;
+  /**
+   * Why that: `requested` by the option `device`, `gpu_available`, `no_webgpu` in this browser, `no_adapter`, a `software_adapter`,
+   * `adapter_limits` that the model is too large for, or `device_lost` more than once.
+   */
+  device_reason?: DeviceReason;
   /** The name that the file gives itself. */
   name?: string;
   /** The file has a chat template, or the load was given one. Otherwise chats are written in ChatML. */
@@ -180,6 +196,16 @@ export interface ModelInfo {
   /** What may make the model's answers worse. `onWarning` is called with each. */
   warnings: Warning[];
 }
+
+/** Why a model runs on the device that it runs on. */
+export type DeviceReason =
+  | 'requested'
+  | 'gpu_available'
+  | 'no_webgpu'
+  | 'no_adapter'
+  | 'software_adapter'
+  | 'adapter_limits'
+  | 'device_lost';
 
 /** Something that is no error, but that a person should know. */
 export interface Warning {
@@ -384,3 +410,22 @@ export interface MemoryPressure {
  * prompt cache. `shorter_passes`: a prompt is taken in by shorter passes. `queued`: a request waits until another one ends.
  */
 export type PressureAction = 'shorter_context' | 'evicted' | 'shorter_passes' | 'queued';
+
+/** An adapter that is loaded. */
+export interface LoadedAdapter {
+  /** What requests call it. */
+  name: string;
+  /** The scale in requests that say nothing of adapters; 0 is off. */
+  scale: number;
+  /** The largest rank of its matrices. */
+  rank: number;
+  /** The kind of its files. */
+  format: AdapterFormat;
+  /** The kinds of matrices that it adds to, as GGUF files call them: `attn_q`, `ffn_up`. */
+  targets: string[];
+  /** Bytes on the GPU. */
+  bytes: number;
+}
+
+/** The kind of an adapter's files. */
+export type AdapterFormat = 'peft' | 'gguf';

@@ -253,6 +253,15 @@ export interface ChoicesFields {
   n?: number | null | undefined;
 }
 
+/** Adapters of a request. */
+export interface AdapterFields {
+  /**
+   * The scale of each adapter (LoRA), by its name; those that are not named are off, so `{}` is the model alone. Default: the scales
+   * that were set when the adapters were loaded or since. An extension.
+   */
+  adapters?: Record<string, number> | null | undefined;
+}
+
 /** The messages of a chat, its tools and its template. */
 export interface ChatFields {
   /** The conversation, oldest message first; at least one. A `content` is a text, or parts of type `text`. */
@@ -307,8 +316,14 @@ export interface ChatLogprobsFields {
 
 /** What the model continues. */
 export interface CompletionFields {
-  /** A text, or its token ids. What the encoder of an encoder-decoder reads (T5, BART, NLLB). */
+  /** A text, or its token ids. What the encoder of an encoder-decoder reads (T5, BART, NLLB, Marian). */
   prompt: Prompt;
+  /**
+   * Of an encoder-decoder whose tokenizer writes the language of a text beside it: the language of `prompt`, which has to be a text (NLLB:
+   * `"fra_Latn"`). The text of a token. The name is that of transformers; the default is the language of the model's files, mostly
+   * English. An extension.
+   */
+  src_lang?: string | null | undefined;
   /**
    * Of an encoder-decoder: the token with which the answer begins after the decoder's start, such as that of the language to translate to
    * (NLLB: `"deu_Latn"`). A text that is one token, or its id. It is not part of the answer. The name is that of transformers; the

@@ -12,6 +12,8 @@ export interface Session {
   created: number;
   /** The model that it is of; no other can restore it. */
   model: SessionModel;
+  /** The adapters that it was saved with, which have to be loaded to restore it. Requests with these scales go on from it. */
+  adapters?: SessionAdapter[];
 }
 
 /** The model of a session. */
@@ -25,5 +27,15 @@ export interface SessionModel {
   /** How keys and values are stored. */
   kv_cache: string;
   /** Of the weights and the rope: those of other models, also of the same kind, differ. */
+  fingerprint: string;
+}
+
+/** An adapter of a session. */
+export interface SessionAdapter {
+  /** What it was called. */
+  name: string;
+  /** Its scale. */
+  scale: number;
+  /** Of its numbers: another adapter of this name has another one. */
   fingerprint: string;
 }

@@ -130,6 +130,8 @@ export interface KernelUse {
 export interface MemoryUse {
   /** The weights of the model, and of the draft model. */
   weights: number;
+  /** Adapters (LoRA). */
+  adapters: number;
   /** Keys and values of all sequences. */
   kv_cache: number;
   /** States of recurrent layers. */

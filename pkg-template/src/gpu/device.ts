@@ -2,22 +2,23 @@
 // Everything runs on the calling thread, a page's or a worker's. It checks what callers pass; the work is the wasm's.
 
 import type { Tensor as EngineTensor } from '../engine_tensor.js';
-import { callable, checkArgument, isA, isArray, reading, truth } from '../arguments.js';
+import { callable, checkArgument, isArray, reading, truth } from '../arguments.js';
 import { EngineError, textOf, toEngineError } from '../errors.js';
 import { loadTensorWasm, type TensorWasm, type WasmGpu, type WasmOperations } from '../tensor_wasm.js';
 import { sentWasm } from '../wasm_source.js';
 import { describe, requestGpuDevice } from './adapters.js';
 import { CommandBatch } from './batch.js';
 import { checkCounts, checkGiven, deviceOptions } from './device_options.js';
-import { bytesOf, bytesOfElement, checkDType, checkShape, dataOfShape, elementsOf, isWhole, valuesOf } from './elements.js';
+import { bytesOf, checkShape, dataOfShape, valuesOf } from './elements.js';
 import { checkKernelOptions, Kernel, type CheckedDispatch } from './kernel.js';
 import { options } from './operations/arguments.js';
-import { checkOwnBuffer, isStorage } from './own_buffer.js';
+import { checkImport, checkOwnBuffer } from './own_buffer.js';
 import { Creation, type RandomOptions } from './operations/creation.js';
 import { Plan, PlannedStep, type PlanOwner } from './plan.js';
 import { RecordedReadback, type ValuesOf } from './recorded_readback.js';
 import { Scopes } from './scopes.js';
 import { DEFAULT_SHAPES, ShapeNumbers } from './shapes.js';
+import { Tape } from './tape.js';
 import { handleOn, Tensor, type TensorOwner } from './tensor.js';
 import type {
   AdapterInfo,
@@ -66,6 +67,8 @@ export class Device {
   readonly gpuDevice: GPUDevice;
   /** Resolves when the device is lost or {@link Device.destroy} is called; never rejects. */
   readonly lost: Promise<DeviceLostInfo>;
+  /** What is recorded for gradients. */
+  readonly tape: Tape;
 
   #wasm: TensorWasm;
   #gpu: WasmGpu;
@@ -121,8 +124,12 @@ export class Device {
     };
     // What nobody can reach any more, and nobody disposed of.
     this.#forgotten = new FinalizationRegistry(free);
+    const call: TensorOwner['call'] = (work) => this.#call(work);
+    const idOf = (tensor: unknown, what: string) => handleOn(this, tensor, what).id;
+    this.tape = new Tape({ call, idOf, made: (id) => this.#made(id), scopes: this.#scopes });
     this.#owner = {
-      call: (work) => this.#call(work),
+      call,
+      tape: this.tape,
       operate: (work) => this.#call(() => work(this.#operations)),
       made: (id) => this.#made(id),
       readTensors: (tensors) => this.readback(...tensors),
@@ -214,6 +221,16 @@ export class Device {
   tidy<T>(work: () => T): T {
     checkArgument('the argument of tidy', work, callable);
     return this.#scopes.tidied(work);
+  }
+
+  /** Runs `work`, of which nothing is recorded for gradients, such as a write to parameters. It may not be asynchronous. */
+  noGrad<T>(work: () => T): T {
+    return this.tape.paused(work);
+  }
+
+  /** What `work` gives. A backward pass calls it again and keeps no intermediate tensor for that (Chen et al. 2016): {@link Tape.checkpointedBytes}. */
+  checkpoint(work: () => Tensor): Tensor {
+    return this.tape.checkpoint(work);
   }
 
   /**
@@ -457,22 +474,7 @@ export class Device {
   }
 
   #imported(buffer: GPUBuffer, shape: ArrayLike<number>, dtype: DType, offset = 0): Tensor {
-    if (!isA(buffer, GPUBuffer)) throw new EngineError('invalid_request', `a GPUBuffer is wanted, got ${textOf(buffer)}`);
-    const dims = checkShape(shape);
-    if (!isStorage(buffer)) {
-      throw new EngineError('invalid_request', 'the GPUBuffer lacks the usage STORAGE: create it with GPUBufferUsage.STORAGE');
-    }
-    const bytes = elementsOf(dims) * bytesOfElement(checkDType(dtype));
-    if (!isWhole(offset) || offset < 0 || offset % 256 !== 0) {
-      throw new EngineError('out_of_range', `the offset is a multiple of 256 bytes, got ${textOf(offset)}`);
-    }
-    if (bytes === 0) throw new EngineError('shape_mismatch', `the shape [${dims.join(', ')}] has no elements`);
-    if (offset + bytes > buffer.size) {
-      throw new EngineError(
-        'shape_mismatch',
-        `the shape [${dims.join(', ')}] takes ${bytes} bytes${offset > 0 ? ` from byte ${offset} on` : ''} and the GPUBuffer has ${buffer.size}`,
-      );
-    }
+    const dims = checkImport(buffer, shape, dtype, offset);
     return this.#made(
       this.#call((gpu) => gpu.importBuffer(buffer, this.#shapes.numberOf(dims), dtype, offset)),
       buffer,

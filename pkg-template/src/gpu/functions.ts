@@ -105,6 +105,43 @@ export const logSoftmax = method('logSoftmax');
 export const layerNorm = method('layerNorm');
 export const rmsNorm = method('rmsNorm');
 export const attention = method('attention');
+export const crossEntropy = method('crossEntropy');
+export const mseLoss = method('mseLoss');
+export const detach = method('detach');
+
+/** An operation with one result. */
+type Differentiable = { [K in Method]: Tensor[K] extends (...args: never[]) => Tensor ? K : never }[Method];
+
+/**
+ * The gradients of one operation's tensors, x and those among its arguments, in this order, where `gradient` is that of its result (a vector-Jacobian
+ * product). Of tensors of whole numbers it is undefined. Tensors in options, such as a bias, are taken as they are.
+ *
+ * ```js
+ * const [ofX] = vjp('relu', gradient, x);
+ * const [ofA, ofB] = vjp('matmul', gradient, a, b);
+ * ```
+ */
+export function vjp<K extends Differentiable>(
+  name: K,
+  gradient: Tensor,
+  x: Tensor,
+  ...args: Parameters<Tensor[K]>
+): (Tensor | undefined)[] {
+  const of = tensor(x, 'vjp');
+  // A tensor's own methods are no operations, nor is what every object has.
+  const isOperation = typeof name === 'string' && !Object.hasOwn(Tensor.prototype, name) && !Object.hasOwn(Object.prototype, name);
+  if (!isOperation || typeof of[name] !== 'function') {
+    throw new EngineError('invalid_request', `vjp: an operation's name is wanted, got ${textOf(name)}`);
+  }
+  const inputs = [of, ...args.filter((arg): arg is Tensor => isA(arg, Tensor))];
+  return of.device.tape.pullBack(inputs, gradient, ([first, ...others]) => {
+    const called = first![name] as (...args: unknown[]) => Tensor;
+    return called.apply(
+      first,
+      args.map((arg) => (isA(arg, Tensor) ? others.shift() : arg)),
+    );
+  });
+}
 
 /** The element of `x` where `condition`, of bools, is true, and that of `y` elsewhere. */
 export const where = (condition: Tensor, x: Operand, y: Operand): Tensor => tensor(condition, 'where').where(x, y);

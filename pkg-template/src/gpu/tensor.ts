@@ -1,12 +1,13 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // A tensor on a device: a handle whose numbers stay on the GPU until they are read back.
 
-import { isA } from '../arguments.js';
+import { isA, truth, checkArgument } from '../arguments.js';
 import { EngineError, textOf } from '../errors.js';
-import type { WasmGpu, WasmOperations, WasmTensorInfo } from '../tensor_wasm.js';
+import { NONE, type WasmGpu, type WasmOperations, type WasmTensorInfo } from '../tensor_wasm.js';
 import type { Device } from './device.js';
 import { bytesOf, bytesOfElement, elementsOf, isWhole } from './elements.js';
 import { LayerOperations } from './operations/layers.js';
+import type { BackwardOptions, Tape } from './tape.js';
 import type { DType, TensorData, TensorValues } from './types.js';
 
 /** What a tensor is to its device. @internal */
@@ -30,6 +31,7 @@ export interface TensorOwner {
   readTensors(tensors: readonly Tensor[]): Promise<TensorValues[]>;
   flush(): void;
   disposed(tensor: Tensor, id: number): void;
+  tape: Tape;
 }
 
 /**
@@ -48,6 +50,7 @@ export class Tensor extends LayerOperations implements Disposable {
   #handle: TensorHandle;
   #info: WasmTensorInfo | undefined;
   #disposed = false;
+  #grad: Tensor | undefined;
 
   static {
     handleOn = (device, tensor, what) => {
@@ -204,16 +207,99 @@ export class Tensor extends LayerOperations implements Disposable {
     return { buffer, offset, size: this.byteSize };
   }
 
+  /**
+   * Whether what is computed from this tensor is followed back to it: true of parameters, for which you set it, and of what is computed from them.
+   *
+   * ```js
+   * const w = device.randn([784, 10]).requireGrad();
+   * x.matmul(w).crossEntropy(labels).backward();
+   * console.log(await w.grad.readback());
+   * ```
+   */
+  get requiresGrad(): boolean {
+    return this.#call((gpu, id) => gpu.requiresGrad(id));
+  }
+
+  set requiresGrad(on: boolean) {
+    this.requireGrad(on);
+  }
+
+  /**
+   * Sets {@link Tensor.requiresGrad}, and returns the tensor itself.
+   *
+   * @throws EngineError `dtype_mismatch` for whole numbers, `invalid_request` for what was computed from a tensor that requires a gradient.
+   */
+  requireGrad(on = true): this {
+    checkArgument('requireGrad: the argument', on, truth);
+    const { id } = handleOn(this.device, this, 'the tensor');
+    this.#owner.tape.require(this, id, on);
+    this.#refreshGrad();
+    return this;
+  }
+
+  /**
+   * The gradient, the sum over all {@link Tensor.backward} since {@link Tensor.zeroGrad}; undefined before the first one. It belongs to this tensor and is
+   * disposed of with it, by `zeroGrad()`, or at the end of the `tidy` in which it was first asked for.
+   */
+  get grad(): Tensor | undefined {
+    const known = this.#knownGrad();
+    const id = this.#call((gpu, own) => gpu.gradient(own, known === undefined ? NONE : handleOn(this.device, known, 'the gradient').id));
+    if (id === NONE) return undefined;
+    this.#grad = known ?? this.#owner.made(id);
+    return this.#grad;
+  }
+
+  /** Another gradient in its place, in the shape and dtype of the tensor, such as a scaled one; or undefined for none. */
+  set grad(gradient: Tensor | undefined) {
+    const id = gradient === undefined || gradient === null ? NONE : this.idOf(gradient, 'the gradient');
+    this.#call((gpu, own) => gpu.setGradient(own, id));
+    this.#refreshGrad();
+  }
+
+  /** Forgets the gradient. In a plan, a gradient from before the plan becomes zeros, so that replays do the same. */
+  zeroGrad(): void {
+    this.grad = undefined;
+  }
+
+  /**
+   * Computes the gradients of this tensor with regard to all that it was computed from and that requires one, and adds them to those that they
+   * have ({@link Tensor.grad}). What was recorded is freed, unless `retainGraph` is set. They stay on the GPU; nothing is submitted.
+   *
+   * @throws EngineError `shape_mismatch` for a tensor of several elements without `gradient`; `invalid_request` where nothing requires a gradient,
+   * what was recorded is gone, an operation has no gradient, or a tensor that is needed was written since.
+   */
+  backward(given?: BackwardOptions): void {
+    this.#owner.tape.accumulate(this, given, (leaf) => leaf.#refreshGrad());
+  }
+
+  /** The same numbers in the same memory, not followed back. */
+  detach(): Tensor {
+    return this.#owner.made(this.#call((gpu, id) => gpu.detach(id)));
+  }
+
   /** Frees the GPU memory once everything that uses it is done. Calling it twice is harmless. */
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
+    this.#grad?.dispose();
     this.#owner.disposed(this, this.#handle.id);
   }
 
   /** The same at the end of a block that declares it with `using`. */
   [Symbol.dispose](): void {
     this.dispose();
+  }
+
+  #knownGrad(): Tensor | undefined {
+    return this.#grad === undefined || this.#grad.disposed ? undefined : this.#grad;
+  }
+
+  /** Lets the tensor of the gradient, if somebody has it, be the gradient as it is now. */
+  #refreshGrad(): void {
+    const known = this.#knownGrad();
+    if (known === undefined || this.grad !== undefined) return;
+    known.dispose();
+    this.#grad = undefined;
   }
 
   #described(): WasmTensorInfo {

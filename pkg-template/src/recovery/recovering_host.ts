@@ -5,18 +5,21 @@ import { unlessAborted } from '../abort.js';
 import { EngineError, toEngineError } from '../errors.js';
 import type { ProcessorCall } from '../logits_processor.js';
 import type {
+  AdapterData,
   AttachedSession,
   EmbeddingsData,
   Generation,
   GenerationKind,
   LoadedHost,
+  LoadServices,
   ReplayData,
   ScoreData,
   ScoreKind,
   TensorData,
 } from '../protocol.js';
 import { SCORED } from '../scores.js';
-import type { EngineStats, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from '../types.js';
+import type { HostSource } from '../source.js';
+import type { EngineStats, KernelUse, LoadedAdapter, ModelInfo, Smoothness, TokenizeOptions } from '../types.js';
 import { Allowance, SPAN_MS } from './allowance.js';
 import type { RecoveryEvent } from './events.js';
 import type { Hosts } from './hosts.js';
@@ -28,9 +31,16 @@ export interface LoadedModel {
   info: ModelInfo;
 }
 
+/** An adapter that the next host has to have too. */
+interface KnownAdapter {
+  source: HostSource;
+  data: AdapterData & { name: string; scale: number };
+  services: LoadServices;
+}
+
 export interface Recovery {
-  /** Loads the model into a host of its own. `isAgain` if it was loaded before. */
-  load(isAgain: boolean, signal: AbortSignal): Promise<LoadedModel>;
+  /** Loads the model into a host of its own. `lost` is why it is loaded again, or why that failed a moment ago. */
+  load(lost: EngineError | undefined, signal: AbortSignal): Promise<LoadedModel>;
   /** How many recoveries there may be in ten minutes. */
   most: number;
   onEvent(event: RecoveryEvent): void;
@@ -72,6 +82,8 @@ export class RecoveringHost implements LoadedHost, Hosts {
   #isProfiling = false;
   /** What was asked for after the load. */
   #smoothness: Smoothness | undefined;
+  /** In the order in which they were loaded. */
+  #adapters: KnownAdapter[] = [];
   #tensors = new Map<number, { host: LoadedHost; handle: number }>();
   #nextTensor = 1;
 
@@ -96,7 +108,7 @@ export class RecoveringHost implements LoadedHost, Hosts {
 
   async #first(): Promise<LoadedModel> {
     try {
-      const loaded = await this.#recovery.load(false, this.#loading.signal);
+      const loaded = await this.#recovery.load(undefined, this.#loading.signal);
       this.#adopt(loaded);
       return { host: this, info: loaded.info };
     } catch (thrown) {
@@ -203,6 +215,36 @@ export class RecoveringHost implements LoadedHost, Hosts {
 
   kernelTimes(): Promise<KernelUse[]> {
     return this.#run((host) => host.kernelTimes());
+  }
+
+  async loadAdapter(source: HostSource, data: AdapterData, services: LoadServices, signal?: AbortSignal): Promise<LoadedAdapter> {
+    const work = async (host: LoadedHost) => {
+      const adapter = await host.loadAdapter(source, data, services, signal);
+      // The next host does not have it.
+      if (host !== this.#host) throw new EngineError('device_lost', 'the engine was lost while it loaded an adapter');
+      return adapter;
+    };
+    const adapter = await this.#run(work, signal, 'loading the adapter');
+    const { name, scale } = adapter;
+    // It is the same adapter again, whatever its server has by then, and nobody hears of it.
+    const again = { ...data, name, scale, files: { ...data.files, update: 'never' as const } };
+    const quiet: LoadServices = { ...services, onProgress: () => {}, startDigester: () => undefined };
+    this.#adapters.push({ source, data: again, services: quiet });
+    return adapter;
+  }
+
+  async setAdapterScale(name: string, scale: number): Promise<void> {
+    await this.#run((host) => host.setAdapterScale(name, scale));
+    for (const { data } of this.#adapters) if (data.name === name) data.scale = scale;
+  }
+
+  async unloadAdapter(name: string): Promise<void> {
+    await this.#run((host) => host.unloadAdapter(name));
+    this.#adapters = this.#adapters.filter(({ data }) => data.name !== name);
+  }
+
+  adapters(): Promise<LoadedAdapter[]> {
+    return this.#run((host) => host.adapters());
   }
 
   async dispose(): Promise<void> {
@@ -317,11 +359,13 @@ export class RecoveringHost implements LoadedHost, Hosts {
       if (attempt === undefined) throw this.#end(this.#exhausted(error));
       if (!isPassing(error)) this.#recovery.onEvent({ type: 'recovering', attempt, most: this.#allowance.most });
       try {
-        const loaded = await this.#recovery.load(true, this.#loading.signal);
+        const loaded = await this.#recovery.load(error, this.#loading.signal);
         if (this.#gone !== undefined) {
           await loaded.host.dispose().catch(() => {});
           throw this.#gone;
         }
+        // Before anybody asks it.
+        await this.#addAdapters(loaded.host);
         this.#recoveries += 1;
         this.#adopt(loaded);
         this.#recovery.onLoadedAgain(loaded.info);
@@ -345,6 +389,19 @@ export class RecoveringHost implements LoadedHost, Hosts {
           throw this.#end(this.#failed(lost, explained(error)));
         }
       }
+    }
+  }
+
+  /** Loads the adapters that the last host had. Frees the host if that can't be. */
+  async #addAdapters(host: LoadedHost): Promise<void> {
+    try {
+      for (const { source, data, services } of this.#adapters) {
+        await host.loadAdapter(source, data, services, this.#loading.signal);
+      }
+      if (this.#gone !== undefined) throw this.#gone;
+    } catch (thrown) {
+      await host.dispose().catch(() => {});
+      throw thrown;
     }
   }
 

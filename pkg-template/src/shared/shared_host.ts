@@ -161,6 +161,23 @@ export class SharedHost implements LoadedHost {
     throw unshared('kernelTimes() are those of all tabs');
   }
 
+  async loadAdapter(): Promise<never> {
+    throw unshared('an adapter would be loaded into the engine of all tabs');
+  }
+
+  async setAdapterScale(): Promise<never> {
+    throw unshared('the scale of an adapter would change the answers of all tabs');
+  }
+
+  async unloadAdapter(): Promise<never> {
+    throw unshared('an adapter would be unloaded for all tabs');
+  }
+
+  /** None can be loaded. */
+  async adapters(): Promise<[]> {
+    return [];
+  }
+
   /** Leaves the other tabs. The engine is gone with the last one. */
   async dispose(): Promise<void> {
     if (this.#gone !== undefined) return;

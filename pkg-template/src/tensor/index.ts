@@ -9,3 +9,5 @@
 
 export * from '../gpu/index.js';
 export * from '../gpu/functions.js';
+export * from './optimizers.js';
+export * from './schedules.js';

@@ -29,7 +29,7 @@ impl Waiting for Node {
     }
 
     fn compute(self: Rc<Self>) -> Result<()> {
-        Array(self).evaluate()
+        Array::of(self).evaluate()
     }
 }
 

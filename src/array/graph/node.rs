@@ -11,6 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use crate::array::dtype::DType;
+use crate::array::gradient::history::History;
 use crate::array::layout::Layout;
 use crate::array::library::Library;
 use crate::array::sweep::push_swept;
@@ -23,7 +24,7 @@ pub(crate) const MOST_STEPS: usize = 32;
 
 /// A multi-dimensional array on the GPU. What it holds is computed when it is needed. Cloning clones the handle.
 #[derive(Clone)]
-pub struct Array(pub(crate) Rc<Node>);
+pub struct Array(pub(crate) Rc<Node>, Option<Rc<History<Array>>>);
 
 pub(crate) struct Node {
     pub library: Library,
@@ -79,6 +80,8 @@ pub(crate) struct Storage {
     pub tensor: Tensor,
     /// Nodes that are not computed and read it.
     dependents: RefCell<Vec<Weak<Node>>>,
+    /// How often it was written.
+    version: Cell<u64>,
 }
 
 /// What a node that is not computed stands for.
@@ -97,7 +100,12 @@ pub(crate) struct Product {
 
 impl Storage {
     pub fn new(tensor: Tensor) -> Rc<Self> {
-        Rc::new(Self { tensor, dependents: RefCell::default() })
+        Rc::new(Self { tensor, dependents: RefCell::default(), version: Cell::default() })
+    }
+
+    /// How often it was written.
+    pub fn version(&self) -> u64 {
+        self.version.get()
     }
 
     fn add_dependent(&self, node: &Rc<Node>) {
@@ -108,8 +116,12 @@ impl Storage {
 impl Written for Storage {
     fn compute_dependents(&self) -> Result<()> {
         // What one of them computes may be another one.
-        let dependents: Vec<Array> = waiting(&self.dependents.borrow()).map(Array).collect();
+        let dependents: Vec<Array> = waiting(&self.dependents.borrow()).map(Array::of).collect();
         dependents.iter().try_for_each(|dependent| dependent.stored_now().map(|_| ()))
+    }
+
+    fn note_write(&self) {
+        self.version.set(self.version.get() + 1);
     }
 }
 
@@ -141,7 +153,7 @@ impl Array {
     }
 
     fn with_view(library: &Library, shape: Shape, dtype: DType, state: State, view: Option<View>) -> Self {
-        Self(Rc::new(Node {
+        Self::of(Rc::new(Node {
             library: library.clone(),
             shape,
             dtype,
@@ -155,7 +167,7 @@ impl Array {
 
     /// A view of this node, which has no memory. `layout` is a part of this node's elements.
     pub(crate) fn view_without_memory(&self, layout: Layout, state: State) -> Self {
-        let view = View { of: self.clone(), layout };
+        let view = View { of: self.with_history(None), layout };
         let array = Self::with_view(self.library(), layout.shape(), self.dtype(), state, Some(view));
         let views = &mut self.0.links.borrow_mut().views;
         push_swept(views, Rc::downgrade(&array.0), |view| view.strong_count() > 0);
@@ -180,7 +192,7 @@ impl Array {
     /// Gives what was made a view of the same node parts of one memory, before one of them is written.
     pub(crate) fn share_memory(&self) -> Result<()> {
         let (origin, _) = self.origin();
-        let views: Vec<Self> = origin.0.links.borrow().views.iter().filter_map(Weak::upgrade).map(Array).collect();
+        let views: Vec<Self> = origin.0.links.borrow().views.iter().filter_map(Weak::upgrade).map(Array::of).collect();
         views.iter().try_for_each(|view| view.stored_now().map(|_| ()))
     }
 
@@ -190,6 +202,14 @@ impl Array {
 
     /// A node that waits. Memory that it reads hears of it, and so do inputs that have none.
     pub(crate) fn pending(library: &Library, shape: Shape, dtype: DType, pending: Pending) -> Self {
+        // What is only computed is not followed: histories live as long as somebody can go back through them.
+        let pending = match pending {
+            Pending::Apply { function, inputs, steps } => {
+                let inputs = inputs.into_iter().map(|input| Self::of(input.0)).collect();
+                Pending::Apply { function, inputs, steps }
+            }
+            Pending::Product(Product { a, b }) => Pending::Product(Product { a: Self::of(a.0), b: Self::of(b.0) }),
+        };
         let array = Self::new(library, shape, dtype, State::Pending(Rc::new(pending)));
         array.each_storage(&mut |storage| storage.add_dependent(&array.0));
         array.each_input(&mut |input| {
@@ -201,6 +221,21 @@ impl Array {
         let waiting: Rc<dyn Waiting> = array.0.clone();
         library.note_pending(Rc::downgrade(&waiting));
         array
+    }
+
+    /// A handle of a node.
+    pub(crate) fn of(node: Rc<Node>) -> Self {
+        Self(node, None)
+    }
+
+    /// What it was computed from, if its gradient goes anywhere.
+    pub(crate) fn history(&self) -> Option<&Rc<History<Array>>> {
+        self.1.as_ref()
+    }
+
+    /// A handle of the same node with another history.
+    pub(crate) fn with_history(&self, history: Option<Rc<History<Array>>>) -> Self {
+        Self(self.0.clone(), history)
     }
 
     /// The shape.

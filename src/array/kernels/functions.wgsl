@@ -428,6 +428,27 @@ fn relu_i32(x: i32) -> i32 {
     return max(x, 0);
 }
 
+// The slope of x · Φ(x): Φ(x) + x · φ(x). From 13 on it is 1 and up to −13 it is 0.
+fn gelu_slope_f32(x: f32) -> f32 {
+    if is_nan(x) {
+        return x;
+    }
+    let y = clamp(x, -13.0, 13.0);
+    // Φ(y) by the other function, which is y · Φ(y), but where that is 0 / 0.
+    let phi = select(gelu_f32(y) / y, 0.5 + 0.3989422804 * y, abs(y) < 1e-4);
+    return phi + 0.3989422804 * y * exp(-0.5 * y * y);
+}
+
+// The slope of its tanh approximation x · sigmoid(2u), u = √(2/π) (x + 0.044715 x³).
+fn gelu_tanh_slope_f32(x: f32) -> f32 {
+    if is_nan(x) {
+        return x;
+    }
+    let y = clamp(x, -13.0, 13.0);
+    let s = sigmoid_f32(1.5957691216 * y * (1.0 + 0.044715 * y * y));
+    return s + y * s * (1.0 - s) * 1.5957691216 * (1.0 + 0.134145 * y * y);
+}
+
 // x · Φ(x), with the error function in Chebyshev form (Numerical Recipes, erfcc), to 2e-7.
 fn gelu_f32(x: f32) -> f32 {
     if is_nan(x) {

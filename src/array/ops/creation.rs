@@ -1,6 +1,6 @@
 //! Arrays of numbers that follow from their places.
 
-use super::elementwise::{Binary, Compare, Scalar, Unary};
+use super::functions::{Binary, Compare, Scalar, Unary};
 use crate::array::dtype::DType;
 use crate::array::graph::node::{Array, State};
 use crate::array::layout::{Layout, checked_shape};

@@ -1,11 +1,14 @@
 //! Functions of elements, which broadcast and promote.
 
+use std::rc::Rc;
+
+use super::functions::{Binary, Choice, Compare, Logical, Scalar, Unary};
 use crate::array::dtype::{DType, promote};
+use crate::array::gradient::history::Pull;
 use crate::array::graph::node::{Array, MOST_STEPS, Pending, State, Storage};
 use crate::array::layout::broadcast_shapes;
 use crate::error::Result;
 use crate::tensor::Shape;
-use std::rc::Rc;
 
 /// Storage buffers that a kernel reads: with what it writes eight, which are all that every adapter has.
 const MOST_INPUTS: usize = 7;
@@ -13,188 +16,6 @@ const MOST_INPUTS: usize = 7;
 const MOST_BESIDE_PRODUCT: usize = 5;
 /// Steps that are taken again for each element of a larger result, rather than kept in memory.
 const STEPS_TAKEN_AGAIN: usize = 4;
-
-macro_rules! functions {
-    ($(#[$doc:meta])* $name:ident { $($(#[doc = $text:literal])* $variant:ident = $title:literal $function:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name { $($(#[doc = $text])* $variant,)* }
-
-        impl $name {
-            /// Every one, in the order of their numbers.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// The name that callers use.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $title,)* }
-            }
-
-            /// The WGSL function of this type (`functions.wgsl`).
-            fn function(self, dtype: DType) -> &'static str {
-                match (self, dtype.computed()) {
-                    $((Self::$variant, DType::I32) => concat!($function, "_i32"),
-                    (Self::$variant, DType::U32) => concat!($function, "_u32"),
-                    (Self::$variant, DType::Bool) => concat!($function, "_bool"),
-                    (Self::$variant, _) => concat!($function, "_f32"),)*
-                }
-            }
-        }
-    };
-}
-
-functions! {
-    /// A function of one element. Integers become f32, but for `abs`, `neg` and `relu`.
-    Unary {
-        /// |x|.
-        Abs = "abs" "abs",
-        /// −x.
-        Neg = "neg" "neg",
-        /// max(x, 0); NaN stays NaN.
-        Relu = "relu" "relu",
-        /// The cosine, within 2e-7.
-        Cos = "cos" "cos",
-        /// e^x.
-        Exp = "exp" "exp",
-        /// The largest integer that is not larger.
-        Floor = "floor" "floor",
-        /// x · Φ(x), by the error function (Hendrycks, Gimpel 2016).
-        Gelu = "gelu" "gelu",
-        /// Its tanh approximation.
-        GeluTanh = "gelu" "gelu_tanh",
-        /// The natural logarithm; NaN for negative numbers.
-        Log = "log" "log",
-        /// 1 / √x.
-        Rsqrt = "rsqrt" "rsqrt",
-        /// 1 / (1 + e^−x).
-        Sigmoid = "sigmoid" "sigmoid",
-        /// x · sigmoid(x).
-        Silu = "silu" "silu",
-        /// The sine, within 2e-7.
-        Sin = "sin" "sin",
-        /// log(1 + e^x).
-        Softplus = "softplus" "softplus",
-        /// √x; NaN for negative numbers.
-        Sqrt = "sqrt" "sqrt",
-        /// The hyperbolic tangent.
-        Tanh = "tanh" "tanh",
-    }
-}
-
-functions! {
-    /// A function of two elements, in the type that both are promoted to.
-    Binary {
-        /// x + y; of bools, or.
-        Add = "add" "add",
-        /// x − y.
-        Sub = "sub" "sub",
-        /// x · y; of bools, and.
-        Mul = "mul" "mul",
-        /// x / y; of integers in f32.
-        Div = "div" "div",
-        /// x^y.
-        Pow = "pow" "pow",
-        /// The larger; NaN if one of them is.
-        Maximum = "maximum" "max",
-        /// The smaller; NaN if one of them is.
-        Minimum = "minimum" "min",
-    }
-}
-
-functions! {
-    /// A comparison of two elements, in the type that both are promoted to. It gives bool; NaN is equal to nothing.
-    Compare {
-        /// x = y.
-        Equal = "equal" "eq",
-        /// x < y.
-        Lower = "lower" "lt",
-        /// x ≤ y.
-        LowerEqual = "lower_equal" "le",
-        /// Not x = y.
-        NotEqual = "not_equal" "ne",
-        /// x > y.
-        Greater = "greater" "gt",
-        /// x ≥ y.
-        GreaterEqual = "greater_equal" "ge",
-    }
-}
-
-functions! {
-    /// A function of two truth values. What is not 0 is true; NaN is.
-    Logical {
-        /// Both.
-        And = "and" "mul",
-        /// At least one.
-        Or = "or" "add",
-        /// One of them.
-        Xor = "xor" "xor",
-    }
-}
-
-/// A number beside an array. It takes the array's type if that can hold it: a float beside integers makes f32.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Scalar {
-    /// A truth value.
-    Bool(bool),
-    /// A number without fraction.
-    Int(i64),
-    /// Any number.
-    Float(f64),
-    /// A number of a language that has one type for both: an `Int` beside integers if it has no fraction.
-    Number(f64),
-}
-
-/// What is chosen from.
-#[derive(Clone, Copy)]
-pub enum Choice<'a> {
-    /// Its elements.
-    Array(&'a Array),
-    /// This number everywhere.
-    Scalar(Scalar),
-}
-
-/// Whether a number has no fraction and is among those of which doubles hold each one.
-fn is_whole(number: f64) -> bool {
-    number.trunc() == number && number.abs() < 9_007_199_254_740_992.0
-}
-
-impl Scalar {
-    /// The type in which it meets an array of `dtype`.
-    fn dtype_beside(self, dtype: DType) -> DType {
-        match self {
-            Scalar::Bool(_) => dtype,
-            Scalar::Int(_) if dtype == DType::Bool => DType::I32,
-            Scalar::Int(_) => dtype,
-            Scalar::Float(_) => dtype.floating(),
-            Scalar::Number(number) if is_whole(number) => Scalar::Int(0).dtype_beside(dtype),
-            Scalar::Number(_) => dtype.floating(),
-        }
-    }
-
-    /// The bits of an element of this type; those of an f32 for all floats. An error if the type does not hold it.
-    pub(crate) fn bits(self, what: &str, dtype: DType) -> Result<u32> {
-        let number = match self {
-            Scalar::Bool(value) => i64::from(value) as f64,
-            Scalar::Int(value) => value as f64,
-            Scalar::Float(value) | Scalar::Number(value) => value,
-        };
-        Ok(match dtype {
-            DType::Bool => u32::from(number != 0.0),
-            DType::F32 => (number as f32).to_bits(),
-            DType::F16 => half::f16::from_f64(number).to_f32().to_bits(),
-            DType::BF16 => half::bf16::from_f64(number).to_f32().to_bits(),
-            DType::I32 | DType::U32 => {
-                let (least, most) =
-                    if dtype == DType::I32 { (-2147483648.0, 2147483647.0) } else { (0.0, 4294967295.0) };
-                // Trunc of NaN is NaN, which is in no range.
-                let whole = number.trunc();
-                if !(least..=most).contains(&whole) {
-                    bail!(OutOfRange, "{what}: {number} is no {}", dtype.name());
-                }
-                whole as i64 as u32
-            }
-        })
-    }
-}
 
 impl Array {
     /// A function of the elements of arrays that broadcast and have the types that it takes.
@@ -227,16 +48,21 @@ impl Array {
             DType::Bool => "keep_bool",
             _ => "keep_f32",
         };
-        Self::apply("clone", function, vec![self.clone()], self.dtype())
+        let apart = Self::apply("clone", function, vec![self.clone()], self.dtype())?;
+        apart.derived_from("clone", self, |gradient| Ok(gradient.clone()))
     }
 
     /// The same values in another type; of its own type the array itself, and not a copy. Floats are cut towards zero; beyond an integer type
     /// they become its nearest value, and NaN 0.
     pub fn cast(&self, dtype: DType) -> Result<Array> {
-        let (from, to) = (self.dtype(), dtype);
-        if from == to {
+        if self.dtype() == dtype {
             return Ok(self.clone());
         }
+        self.cast_to(dtype)?.derived_from("cast", self, |gradient| Ok(gradient.clone()))
+    }
+
+    fn cast_to(&self, to: DType) -> Result<Array> {
+        let from = self.dtype();
         if let Some(bits) = self.constant() {
             let scalar = match from {
                 DType::Bool => Scalar::Bool(bits != 0),
@@ -281,7 +107,15 @@ impl Array {
             Unary::Floor if !self.dtype().is_float() => return self.apart(),
             _ => self.dtype().floating(),
         };
-        Self::apply(kind.name(), kind.function(dtype), vec![self.cast(dtype)?], dtype)
+        let result = Self::apply(kind.name(), kind.function(dtype), vec![self.cast(dtype)?], dtype)?;
+        // What a kernel after a product can store along the way is what is saved if possible.
+        let saved = match kind {
+            Unary::Neg | Unary::Floor => None,
+            Unary::Exp | Unary::Relu | Unary::Rsqrt | Unary::Sigmoid | Unary::Sqrt | Unary::Tanh => Some(&result),
+            _ => Some(self),
+        };
+        let rule = move |pull: &Pull<Array>| Ok(vec![Some(unary_gradient(kind, pull)?)]);
+        result.clone().derived(kind.name(), &[self], &[saved], rule)
     }
 
     /// A function of the elements of two arrays.
@@ -299,7 +133,21 @@ impl Array {
             _ => met,
         };
         let inputs = vec![self.cast(dtype)?, other.cast(dtype)?];
-        Self::apply(kind.name(), kind.function(dtype), inputs, dtype)
+        let (a, b) = (self.requires_grad(), other.requires_grad());
+        let (saves_a, saves_b) = match kind {
+            Binary::Add | Binary::Sub => (false, false),
+            Binary::Mul => (b, a),
+            Binary::Div => (b, true),
+            Binary::Pow | Binary::Maximum | Binary::Minimum => (true, true),
+        };
+        let saved = [saves_a.then_some(self), saves_b.then_some(other)];
+        let rule = move |pull: &Pull<Array>| binary_gradients(kind, pull);
+        Self::apply(kind.name(), kind.function(dtype), inputs, dtype)?.derived(
+            kind.name(),
+            &[self, other],
+            &saved,
+            rule,
+        )
     }
 
     /// The same with a number, on the right; on the left if `reversed`.
@@ -363,7 +211,11 @@ impl Array {
             DType::Bool => "where_bool",
             _ => "where_f32",
         };
-        Self::apply("where", function, vec![self.clone(), x.cast(dtype)?, y.cast(dtype)?], dtype)
+        let result = Self::apply("where", function, vec![self.clone(), x.cast(dtype)?, y.cast(dtype)?], dtype)?;
+        result.derived("where", &[x, y], &[Some(self)], |pull| {
+            let (gradient, condition) = (&pull.gradient, pull.saved(0)?);
+            pull.each(&[&|| gradient.kept_where(condition), &|| condition.choose(&gradient.zero()?, gradient)])
+        })
     }
 
     /// The same with numbers, which take the type of the array beside them if that can hold them.
@@ -397,13 +249,103 @@ impl Array {
         if least.is_none() && most.is_none() {
             bail!(InvalidRequest, "clamp: give a least, a most, or both");
         }
+        let x = self.detached();
         let raised = match least {
-            Some(least) => self.binary_scalar(Binary::Maximum, least, false)?,
-            None => self.clone(),
+            Some(least) => x.binary_scalar(Binary::Maximum, least, false)?,
+            None => x,
         };
-        match most {
-            Some(most) => raised.binary_scalar(Binary::Minimum, most, false),
-            None => Ok(raised),
+        let clamped = match most {
+            Some(most) => raised.binary_scalar(Binary::Minimum, most, false)?,
+            None => raised,
+        };
+        clamped.derived("clamp", &[self], &[Some(self)], move |pull| {
+            let (gradient, x) = (&pull.gradient, pull.saved(0)?);
+            let above = least.map(|least| x.compare_scalar(Compare::GreaterEqual, least)).transpose()?;
+            let below = most.map(|most| x.compare_scalar(Compare::LowerEqual, most)).transpose()?;
+            let inside = match (above, below) {
+                (Some(above), Some(below)) => above.logical(Logical::And, &below)?,
+                (Some(one), None) | (None, Some(one)) => one,
+                (None, None) => bail!(Internal, "clamp has a bound"),
+            };
+            Ok(vec![Some(gradient.kept_where(&inside)?)])
+        })
+    }
+}
+
+/// The gradient of a function of one element.
+fn unary_gradient(kind: Unary, pull: &Pull<Array>) -> Result<Array> {
+    let gradient = &pull.gradient;
+    match kind {
+        Unary::Neg => return gradient.unary(Unary::Neg),
+        Unary::Floor => return gradient.zero(),
+        _ => {}
+    }
+    // The result of those that save it, the input of the others.
+    let x = pull.saved(0)?;
+    let zero = Scalar::Int(0);
+    let slope = match kind {
+        Unary::Relu => return x.compare_scalar(Compare::LowerEqual, zero)?.choose(&gradient.zero()?, gradient),
+        Unary::Abs => {
+            let sign = |kind: Compare| x.compare_scalar(kind, zero)?.cast(DType::F32);
+            sign(Compare::Greater)?.minus(&sign(Compare::Lower)?)?
+        }
+        Unary::Cos => x.unary(Unary::Sin)?.unary(Unary::Neg)?,
+        Unary::Exp => x.clone(),
+        Unary::Gelu => Array::apply("gelu", "gelu_slope_f32", vec![x.clone()], DType::F32)?,
+        Unary::GeluTanh => Array::apply("gelu", "gelu_tanh_slope_f32", vec![x.clone()], DType::F32)?,
+        Unary::Log => return gradient.over(x),
+        Unary::Rsqrt => x.times(x)?.times(x)?.scaled(-0.5)?,
+        Unary::Sigmoid => x.times(&x.complement()?)?,
+        Unary::Silu => {
+            let sigmoid = x.unary(Unary::Sigmoid)?;
+            sigmoid.times(&x.times(&sigmoid.complement()?)?.plus_number(1.0)?)?
+        }
+        Unary::Sin => x.unary(Unary::Cos)?,
+        Unary::Softplus => x.unary(Unary::Sigmoid)?,
+        Unary::Sqrt => return gradient.over(&x.scaled(2.0)?),
+        Unary::Tanh => x.times(x)?.complement()?,
+        Unary::Neg | Unary::Floor => bail!(Internal, "a slope that saves nothing"),
+    };
+    gradient.times(&slope)
+}
+
+/// The gradients of a function of two elements, as PyTorch defines them at the edges: half for each of two equal elements that a maximum chooses
+/// from, and 0 for an exponent of 0 and for the exponent of 0.
+fn binary_gradients(kind: Binary, pull: &Pull<Array>) -> Result<Vec<Option<Array>>> {
+    let gradient = &pull.gradient;
+    let (a, b) = (|| pull.saved(0), || pull.saved(1));
+    let same = || Ok(gradient.clone());
+    let zero = Scalar::Int(0);
+    match kind {
+        Binary::Add => pull.each(&[&same, &same]),
+        Binary::Sub => pull.each(&[&same, &|| gradient.unary(Unary::Neg)]),
+        Binary::Mul => pull.each(&[&|| gradient.times(b()?), &|| gradient.times(a()?)]),
+        Binary::Div => {
+            pull.each(&[&|| gradient.over(b()?), &|| gradient.unary(Unary::Neg)?.times(&a()?.over(b()?)?.over(b()?)?)])
+        }
+        Binary::Pow => {
+            let (a, b) = (&a()?.cast(DType::F32)?, &b()?.cast(DType::F32)?);
+            let base = || {
+                let slope = b.times(&a.binary(Binary::Pow, &b.plus_number(-1.0)?)?)?;
+                let is_constant = b.compare_scalar(Compare::Equal, zero)?;
+                is_constant.choose(&gradient.zero()?, &gradient.times(&slope)?)
+            };
+            let exponent = || {
+                let slope = a.binary(Binary::Pow, b)?.times(&a.unary(Unary::Log)?)?;
+                let is_zero = a.compare_scalar(Compare::Equal, zero)?;
+                let is_constant = is_zero.logical(Logical::And, &b.compare_scalar(Compare::GreaterEqual, zero)?)?;
+                is_constant.choose(&gradient.zero()?, &gradient.times(&slope)?)
+            };
+            pull.each(&[&base, &exponent])
+        }
+        Binary::Maximum | Binary::Minimum => {
+            let (a, b) = (a()?, b()?);
+            let of = |x: &Array, y: &Array| {
+                let loses = if kind == Binary::Maximum { Compare::Lower } else { Compare::Greater };
+                let shared = x.compare(Compare::Equal, y)?.choose(&gradient.scaled(0.5)?, gradient)?;
+                x.compare(loses, y)?.choose(&gradient.zero()?, &shared)
+            };
+            pull.each(&[&|| of(a, b), &|| of(b, a)])
         }
     }
 }

@@ -26,7 +26,17 @@ impl Array {
     /// Its memory, for a kernel or a write that changes it. What was derived from it before is computed first. An error if elements don't
     /// lie side by side.
     pub fn writable_tensor(&self, what: &str) -> Result<Tensor> {
-        let Stored { layout, .. } = self.writable(what)?;
+        let stored = self.writable(what)?;
+        self.whole(what, &stored)
+    }
+
+    /// Its memory, for who reads it and perhaps writes it without our knowledge.
+    pub fn exposed_tensor(&self, what: &str) -> Result<Tensor> {
+        let stored = self.exposed(what)?;
+        self.whole(what, &stored)
+    }
+
+    fn whole(&self, what: &str, Stored { layout, .. }: &Stored) -> Result<Tensor> {
         let problem = match self.tensor_in_place()? {
             Some(tensor) => return Ok(tensor),
             None if layout.is_contiguous() => "that begins where no binding may, which is at multiples of 256 bytes",
@@ -52,13 +62,14 @@ impl Array {
             let (count, room) = (from.elements(), self.elements());
             bail!(OutOfRange, "{what}: {count} elements from element {first} don't fit a tensor of {room} elements")
         };
+        self.check_may_be_written(what)?;
         let Stored { storage, layout } = self.stored_now()?;
         if let Some(flat) = layout.reshaped(Shape::from([self.elements()])) {
             let flat = Array::stored(self.library(), self.dtype(), Stored { storage, layout: flat });
             return flat.slice(0, Some(first as i64), Some(end as i64), 1)?.assign(from);
         }
         // A view that has no one stride: its elements in order, then back.
-        let flat = self.copied()?.reshape(&[-1])?;
+        let flat = self.detached().copied()?.reshape(&[-1])?;
         flat.slice(0, Some(first as i64), Some(end as i64), 1)?.assign(from)?;
         self.assign(&flat.viewed(self.shape())?)
     }

@@ -1,8 +1,10 @@
 //! Elements by their indices, and sums up to each element.
 
+use super::functions::{Compare, Logical, Scalar};
 use super::views::checked_dim;
 use crate::array::dtype::DType;
 use crate::array::graph::node::Array;
+use crate::array::layout::Layout;
 use crate::error::Result;
 use crate::tensor::{self, Shape, Tensor, ops};
 
@@ -25,12 +27,45 @@ impl Array {
         let x = x.wide(&x.folded(dim))?;
         let index_tensor = index.wide(&index.folded(dim))?;
         let out = self.library().context().run1(&op, &[&x, &index_tensor])?;
-        self.narrowed(&out, index.dims(), self.dtype())
+        let shape = self.shape();
+        let gathered = self.narrowed(&out, index.dims(), self.dtype())?;
+        gathered.derived("gather", &[self], &[Some(index)], move |pull| {
+            let gradient = &pull.gradient;
+            Ok(vec![Some(gradient.zeros(shape.dims())?.scatter_add(dim as i64, pull.saved(0)?, gradient)?)])
+        })
     }
 
     /// Adds `source[i][j][k]` to `self[i][index[i][j][k]][k]`, into a new array. An index out of range leaves its element out. Floats are
     /// added in no fixed order.
     pub fn scatter_add(&self, dim: i64, index: &Array, source: &Array) -> Result<Array> {
+        let sums = self.detached().scattered(dim, index, &source.detached())?;
+        let (own, source_dims) = (self.dims().get(dim_of(dim, self)).copied().unwrap_or(1), source.shape());
+        sums.derived("scatter_add", &[self, source], &[Some(index)], move |pull| {
+            let gradient = &pull.gradient;
+            pull.each(&[&|| Ok(gradient.clone()), &|| {
+                let index = pull.saved(0)?;
+                if index.elements() == 0 {
+                    return gradient.zeros(source_dims.dims());
+                }
+                // What was left out has no part in the sums.
+                let least = if index.dtype() == DType::I32 { -(own as i64) } else { 0 };
+                let is_used = index.compare_scalar(Compare::GreaterEqual, Scalar::Int(least))?;
+                let is_used =
+                    is_used.logical(Logical::And, &index.compare_scalar(Compare::Lower, Scalar::Int(own as i64))?)?;
+                let used = gradient.gather(dim, index)?.kept_where(&is_used)?;
+                if used.shape() == source_dims {
+                    return Ok(used);
+                }
+                let cut = |layout: &Layout| {
+                    let cut = |layout: Layout, (dim, size): (usize, &usize)| layout.sliced(dim, 0, 1, *size);
+                    used.dims().iter().enumerate().fold(*layout, cut)
+                };
+                used.placed(source_dims.dims(), &cut)
+            }])
+        })
+    }
+
+    fn scattered(&self, dim: i64, index: &Array, source: &Array) -> Result<Array> {
         let rank = self.dims().len();
         let dim = checked_dim("scatter_add", dim, rank.max(1))?;
         let signed = signed_index("scatter_add", index)?;
@@ -91,17 +126,28 @@ impl Array {
         self.selected("embedding", 0, index, signed, dims.dims())
     }
 
-    fn selected(&self, what: &str, dim: usize, index: &Array, signed: bool, dims: &[usize]) -> Result<Array> {
+    fn selected(&self, what: &'static str, dim: usize, index: &Array, signed: bool, dims: &[usize]) -> Result<Array> {
         if dims.contains(&0) {
-            return self.library().constant(dims, self.dtype(), 0);
+            let shape = self.shape();
+            let nothing = self.library().constant(dims, self.dtype(), 0)?;
+            return nothing.derived_from(what, self, move |gradient| gradient.zeros(shape.dims()));
         }
         if self.elements() == 0 {
             bail!(OutOfRange, "{what}: {} has no elements to choose from", self.shape());
         }
         let op = ops::IndexSelect { float: self.dtype().is_float(), signed };
-        let (x, index) = (self.wide(&self.folded(dim))?, index.wide(&[index.elements()])?);
-        let out = self.library().context().run1(&op, &[&x, &index])?;
-        self.narrowed(&out, dims, self.dtype())
+        let (x, index_tensor) = (self.wide(&self.folded(dim))?, index.wide(&[index.elements()])?);
+        let out = self.library().context().run1(&op, &[&x, &index_tensor])?;
+        let (shape, folded) = (self.shape(), self.folded(dim));
+        self.narrowed(&out, dims, self.dtype())?.derived(what, &[self], &[Some(index)], move |pull| {
+            // [outer, n, inner] on both sides.
+            let [outer, size, inner] = folded;
+            let index = pull.saved(0)?;
+            let many = index.elements();
+            let gradient = pull.gradient.viewed(Shape::from([outer, many, inner]))?;
+            let index = index.viewed(Shape::from([1, many, 1]))?.expand(&[outer as i64, many as i64, inner as i64])?;
+            Ok(vec![Some(gradient.zeros(&[outer, size, inner])?.scatter_add(1, &index, &gradient)?.viewed(shape)?)])
+        })
     }
 
     /// The sum of the elements up to each one along a dimension. Integers wrap around; bools are counted as i32.
@@ -113,7 +159,13 @@ impl Array {
             return Ok(array);
         }
         let out = tensor::cumsum(self.library().context(), &array.wide(&array.folded(dim))?)?;
-        self.narrowed(&out, self.dims(), dtype)
+        self.narrowed(&out, self.dims(), dtype)?.derived_from("cumsum", self, move |gradient| {
+            let dim = dim as i64;
+            if gradient.dims().is_empty() {
+                return Ok(gradient.clone());
+            }
+            gradient.flip(&[dim])?.cumsum(dim)?.flip(&[dim])
+        })
     }
 
     /// An error if an index does not lie beside the elements: as many dimensions, none but `dim` larger.
@@ -153,6 +205,11 @@ impl Array {
     fn owned(&self) -> Result<Tensor> {
         self.copied()?.tensor()
     }
+}
+
+/// A dimension that was checked, from the start.
+fn dim_of(dim: i64, array: &Array) -> usize {
+    if dim < 0 { (dim + array.dims().len().max(1) as i64) as usize } else { dim as usize }
 }
 
 /// Whether an index counts from the end if it is negative.

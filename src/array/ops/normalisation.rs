@@ -1,6 +1,6 @@
 //! Softmax and normalisation over dimensions.
 
-use super::elementwise::{Binary, Scalar, Unary};
+use super::functions::{Binary, Scalar, Unary};
 use super::reductions::Reduce;
 use super::views::checked_dim;
 use crate::array::dtype::{DType, promote};
@@ -30,16 +30,31 @@ impl Array {
         let rank = self.dims().len().max(1);
         let dim = checked_dim(what, dim, rank)?;
         let dtype = self.dtype().floating();
-        let array = self.cast(dtype)?;
+        let result = self.detached().cast(dtype)?.softmax_along(dim, log)?;
+        // What has no dimensions has one element.
+        let along: Vec<i64> = if self.dims().is_empty() { Vec::new() } else { vec![dim as i64] };
+        result.clone().derived(what, &[self], &[Some(&result)], move |pull| {
+            let (gradient, y) = (&pull.gradient, pull.saved(0)?);
+            Ok(vec![Some(if log {
+                gradient.minus(&y.unary(Unary::Exp)?.times(&gradient.over_dims(Reduce::Sum, &along)?)?)?
+            } else {
+                y.times(&gradient.minus(&gradient.times(y)?.over_dims(Reduce::Sum, &along)?)?)?
+            })])
+        })
+    }
+
+    fn softmax_along(&self, dim: usize, log: bool) -> Result<Array> {
+        let (array, dtype) = (self, self.dtype());
         if self.elements() == 0 {
-            return Ok(array);
+            return Ok(self.clone());
         }
         let [_, n, inner] = array.folded(dim);
+        let rank = self.dims().len().max(1);
         let last = rank - 1;
         if inner > 1 && n >= LONG && !self.library().context().device().capabilities().software {
             // A workgroup a line is faster than an invocation a line, by more than it costs to move the elements.
             let (dim, last) = (dim as i64, last as i64);
-            return array.transpose(dim, last)?.softmax(last, log)?.transpose(dim, last);
+            return array.transpose(dim, last)?.softmax_along(rank - 1, log)?.transpose(dim, last);
         }
         let x = array.wide(&array.folded(dim))?;
         let out = self.library().context().run1(&ops::Softmax { log }, &[&x])?;
@@ -48,6 +63,38 @@ impl Array {
 
     /// Normalises the last dimensions, as many as `weight` or `bias` have, or one; then weight and bias are of their shape.
     pub fn norm(
+        &self,
+        kind: Norm,
+        dims: usize,
+        weight: Option<&Array>,
+        bias: Option<&Array>,
+        epsilon: f32,
+    ) -> Result<Array> {
+        let plain = |array: Option<&Array>| array.map(Array::detached);
+        let (own_weight, own_bias) = (plain(weight), plain(bias));
+        let result = self.detached().normed(kind, dims, own_weight.as_ref(), own_bias.as_ref(), epsilon)?;
+        let given: Vec<&Array> = [Some(self), weight, bias].into_iter().flatten().collect();
+        let (has_weight, name) = (weight.is_some(), if kind == Norm::Layer { "layer_norm" } else { "rms_norm" });
+        result.derived(name, &given, &[Some(self), weight], move |pull| {
+            let (gradient, x) = (&pull.gradient, pull.saved(0)?);
+            let last: Vec<i64> = (1..=dims as i64).map(|dim| -dim).collect();
+            let mean = |array: &Array| array.over_dims(Reduce::Mean, &last);
+            let centred = if kind == Norm::Layer { x.minus(&mean(x)?)? } else { x.clone() };
+            let scale = mean(&centred.times(&centred)?)?.plus_number(f64::from(epsilon))?.unary(Unary::Rsqrt)?;
+            let normed = centred.times(&scale)?;
+            let of_x = || {
+                let gradient = if has_weight { gradient.times(pull.saved(1)?)? } else { gradient.clone() };
+                let along = normed.times(&mean(&gradient.times(&normed)?)?)?;
+                let across = if kind == Norm::Layer { gradient.minus(&mean(&gradient)?)? } else { gradient };
+                across.minus(&along)?.times(&scale)
+            };
+            let of_weight = || gradient.times(&normed);
+            let of_bias = || Ok(gradient.clone());
+            if has_weight { pull.each(&[&of_x, &of_weight, &of_bias]) } else { pull.each(&[&of_x, &of_bias]) }
+        })
+    }
+
+    fn normed(
         &self,
         kind: Norm,
         dims: usize,

@@ -1,5 +1,7 @@
 //! The largest element, or the mean, of windows.
 
+use super::convolution::{Convolution, TransposedConvolution};
+use super::functions::Scalar;
 use crate::array::dtype::DType;
 use crate::array::graph::node::Array;
 use crate::error::Result;
@@ -25,27 +27,42 @@ impl Array {
     pub fn max_pool2d(&self, how: Pooling) -> Result<(Array, Array)> {
         let Pooling { kernel, stride, padding, dilation, ceil_mode } = how;
         let op = ops::MaxPool2d { kernel, stride, padding, dilation, ceil_mode };
-        let (outputs, dims) = self.pooled("max_pool2d", &op)?;
-        match &outputs[..] {
+        let (outputs, dims) = self.detached().pooled("max_pool2d", &op)?;
+        let (values, indices) = match &outputs[..] {
             [values, indices] => {
-                Ok((self.narrowed(values, &dims, self.dtype())?, self.narrowed(indices, &dims, DType::I32)?))
+                (self.narrowed(values, &dims, self.dtype())?, self.narrowed(indices, &dims, DType::I32)?)
             }
             _ => {
                 let library = self.library();
-                Ok((library.constant(&dims, self.dtype(), 0)?, library.constant(&dims, DType::I32, 0)?))
+                (library.constant(&dims, self.dtype(), 0)?, library.constant(&dims, DType::I32, 0)?)
             }
-        }
+        };
+        let shape = self.shape();
+        let values = values.derived("max_pool2d", &[self], &[Some(&indices)], move |pull| {
+            let gradient = &pull.gradient;
+            if gradient.elements() == 0 {
+                return Ok(vec![Some(gradient.zeros(shape.dims())?)]);
+            }
+            let (planes, plane) = planes(shape);
+            let flat = Shape::from([planes, gradient.elements() / planes]);
+            let (indices, gradient) = (pull.saved(0)?.viewed(flat)?, gradient.viewed(flat)?);
+            let sums = gradient.zeros(&[planes, plane])?.scatter_add(1, &indices, &gradient)?;
+            Ok(vec![Some(sums.viewed(shape)?)])
+        })?;
+        Ok((values, indices))
     }
 
     /// The mean of each window of x [n, c, h, w], or without n. `count_include_pad` says whether padding counts as elements.
     pub fn avg_pool2d(&self, how: Pooling, count_include_pad: bool) -> Result<Array> {
         let Pooling { kernel, stride, padding, ceil_mode, .. } = how;
         let op = ops::AvgPool2d { kernel, stride, padding, ceil_mode, count_include_pad };
-        let (outputs, dims) = self.pooled("avg_pool2d", &op)?;
-        match &outputs[..] {
-            [means] => self.narrowed(means, &dims, self.dtype()),
-            _ => self.library().constant(&dims, self.dtype(), 0),
-        }
+        let (outputs, dims) = self.detached().pooled("avg_pool2d", &op)?;
+        let means = match &outputs[..] {
+            [means] => self.narrowed(means, &dims, self.dtype())?,
+            _ => self.library().constant(&dims, self.dtype(), 0)?,
+        };
+        let shape = self.shape();
+        means.derived_from("avg_pool2d", self, move |gradient| mean_gradient(gradient, shape, how, count_include_pad))
     }
 
     /// The outputs, none for an empty batch, and their dimensions.
@@ -71,4 +88,42 @@ impl Array {
         let outputs = outputs.iter().map(|output| output.reshaped(shape)).collect::<Result<_>>()?;
         Ok((outputs, dims))
     }
+}
+
+/// The number of planes, and the elements of one.
+fn planes(shape: Shape) -> (usize, usize) {
+    let (outer, plane) = shape.dims().split_at(shape.dims().len() - 2);
+    (outer.iter().product(), plane.iter().product())
+}
+
+/// Each mean's gradient, by the number of its elements, to all of them: a transposed convolution with ones.
+fn mean_gradient(gradient: &Array, shape: Shape, how: Pooling, count_include_pad: bool) -> Result<Array> {
+    let ([.., height, width], [.., out_height, out_width]) = (shape.dims(), gradient.dims()) else {
+        bail!(Internal, "planes have two dimensions")
+    };
+    if gradient.elements() == 0 {
+        return gradient.zeros(shape.dims());
+    }
+    let (size, out, (planes, _)) = ([*height, *width], [*out_height, *out_width], planes(shape));
+    let Pooling { kernel, stride, padding, .. } = how;
+    let full = |dims: [usize; 2]| gradient.library().full(&[1, 1, dims[0], dims[1]], DType::F32, Scalar::Int(1));
+    let ones = full(kernel)?;
+    // All that the windows see, the last ones perhaps past the end.
+    let reach = [0, 1].map(|at| (out[at] - 1) * stride[at] + kernel[at]);
+    let before_and_after = |inside: [usize; 2], before: [usize; 2]| {
+        [1, 0].map(|at| [before[at] as i64, reach[at] as i64 - before[at] as i64 - inside[at] as i64]).concat()
+    };
+    let sliding = Convolution { stride, ..Convolution::default() };
+    let counted = if count_include_pad {
+        full([0, 1].map(|at| size[at] + 2 * padding[at]))?
+            .pad(&before_and_after([0, 1].map(|at| size[at] + 2 * padding[at]), [0; 2]), Scalar::Int(0))?
+    } else {
+        full(size)?.pad(&before_and_after(size, padding), Scalar::Int(0))?
+    };
+    let counts = counted.conv2d(&ones, None, sliding)?;
+    let shared = gradient.viewed(Shape::from([planes, 1, out[0], out[1]]))?.over(&counts)?;
+    let transposed = TransposedConvolution { of: sliding, output_padding: [0; 2] };
+    let sums = shared.conv_transpose2d(&ones, None, transposed)?;
+    let back: Vec<i64> = before_and_after(size, padding).iter().map(|count| -count).collect();
+    sums.pad(&back, Scalar::Int(0))?.viewed(shape)
 }

@@ -6,7 +6,7 @@ use crate::array::layout::broadcast_shapes;
 use crate::error::Result;
 use crate::tensor::Shape;
 
-use super::elementwise::Binary;
+use super::functions::Binary;
 use super::reductions::Reduce;
 
 /// The longest inner dimension of one kernel on software adapters: llvmpipe ends loops after 65,535 rounds.
@@ -51,9 +51,17 @@ impl Array {
         } else {
             let floats =
                 |array: &Array| if array.dtype().is_float() { Ok(array.clone()) } else { array.cast(DType::F32) };
-            let (a, b) = (kept(&floats(&a)?)?, kept(&floats(&b)?)?);
+            let (a, b) = (kept(&floats(&a)?.detached())?, kept(&floats(&b)?.detached())?);
             summed(&a, &b, shape)?.cast(dtype)?
         };
+        let saved = [b.requires_grad().then_some(&a), a.requires_grad().then_some(&b)];
+        let is_shared = b.dims()[..b.dims().len() - 2].iter().all(|dim| *dim == 1);
+        let product = product.derived("matmul", &[&a, &b], &saved, move |pull| {
+            let gradient = &pull.gradient;
+            pull.each(&[&|| gradient.matmul(&pull.saved(1)?.transpose(-2, -1)?), &|| {
+                transposed_product(pull.saved(0)?, gradient, is_shared)
+            }])
+        })?;
         if left.len() == 1 || right.len() == 1 {
             let mut dims = batch.dims().to_vec();
             dims.extend((left.len() > 1).then_some(rows));
@@ -106,6 +114,20 @@ fn summed(a: &Array, b: &Array, shape: Shape) -> Result<Array> {
         });
     }
     sum.ok_or_else(|| err!(Internal, "a product has an inner dimension"))
+}
+
+/// aᵀ · gradient: for a matrix that stood beside many, in one product over all of them.
+fn transposed_product(a: &Array, gradient: &Array, is_shared: bool) -> Result<Array> {
+    let ([.., inner], [.., columns]) = (a.dims(), gradient.dims()) else {
+        bail!(Internal, "a matrix has two dimensions")
+    };
+    let is_same_batch = a.dims().len() == gradient.dims().len()
+        && a.dims()[..a.dims().len() - 1] == gradient.dims()[..a.dims().len() - 1];
+    if is_shared && is_same_batch && a.dims().len() > 2 && a.elements() > 0 && gradient.elements() > 0 {
+        let (a, gradient) = (a.reshape(&[-1, *inner as i64])?, gradient.reshape(&[-1, *columns as i64])?);
+        return a.transpose(-2, -1)?.matmul(&gradient);
+    }
+    a.transpose(-2, -1)?.matmul(gradient)
 }
 
 /// In memory: elements of operands are read often.

@@ -1,6 +1,6 @@
 //! Sums, means, extremes and truth over dimensions.
 
-use super::elementwise::{Binary, Scalar};
+use super::functions::{Binary, Compare, Logical, Scalar};
 use super::views::checked_dims;
 use crate::array::dtype::DType;
 use crate::array::graph::compiled::{Finish, Reduction};
@@ -83,6 +83,40 @@ impl Reduce {
 impl Array {
     /// Reduces dimensions: those named, or all of them where none is, as in PyTorch. With `keep_dims` they stay, of size 1.
     pub fn reduce(&self, kind: Reduce, dims: Option<&[i64]>, keep_dims: bool) -> Result<Array> {
+        let result = self.detached().reduced_over(kind, dims, keep_dims)?;
+        if !self.requires_grad() {
+            return Ok(result);
+        }
+        let named = match dims {
+            Some(dims) if !dims.is_empty() => checked_dims(kind.name(), dims, self.dims().len())?,
+            _ => (0..self.dims().len()).collect(),
+        };
+        let kept = reduced_shape(self.dims(), &named, true);
+        let dims: Vec<i64> = named.iter().map(|dim| *dim as i64).collect();
+        let length = named.iter().map(|dim| self.dims()[*dim]).product::<usize>() as f64;
+        let saved = match kind {
+            Reduce::Prod => [Some(self), None],
+            Reduce::Max | Reduce::Min => [Some(self), Some(&result)],
+            _ => [None, None],
+        };
+        result.clone().derived(kind.name(), &[self], &saved, move |pull| {
+            let gradient = pull.gradient.viewed(kept)?;
+            let gradient = match kind {
+                Reduce::Mean => gradient.scaled(1.0 / length)?,
+                Reduce::Prod => gradient.times(&product_slope(pull.saved(0)?, &dims)?)?,
+                Reduce::Max | Reduce::Min => {
+                    // Equal ones share it.
+                    let is_it = pull.saved(0)?.compare(Compare::Equal, &pull.saved(1)?.viewed(kept)?)?;
+                    let count = is_it.cast(DType::F32)?.over_dims(Reduce::Sum, &dims)?;
+                    gradient.over(&count)?.kept_where(&is_it)?
+                }
+                Reduce::Sum | Reduce::All | Reduce::Any => gradient,
+            };
+            Ok(vec![Some(gradient)])
+        })
+    }
+
+    fn reduced_over(&self, kind: Reduce, dims: Option<&[i64]>, keep_dims: bool) -> Result<Array> {
         let rank = self.dims().len();
         let named = match dims {
             Some(dims) if !dims.is_empty() => checked_dims(kind.name(), dims, rank)?,
@@ -133,13 +167,32 @@ impl Array {
 
     /// The mean of squared differences from the mean. With `correction` 1, the sum is divided by one less (Bessel).
     pub fn variance(&self, dims: Option<&[i64]>, correction: f64, keep_dims: bool) -> Result<Array> {
-        let mean = self.reduce(Reduce::Mean, dims, true)?;
-        let difference = self.binary(Binary::Sub, &mean)?;
-        let squares = difference.binary(Binary::Mul, &difference)?;
+        let x = self.detached();
+        let mean = x.reduce(Reduce::Mean, dims, true)?;
+        let difference = x.minus(&mean)?;
         let count = self.elements().checked_div(mean.elements()).unwrap_or(0) as f64;
-        let sum = squares.reduce(Reduce::Sum, dims, keep_dims)?;
-        sum.binary_scalar(Binary::Div, Scalar::Float((count - correction).max(0.0)), false)
+        let sum = difference.times(&difference)?.reduce(Reduce::Sum, dims, keep_dims)?;
+        let divisor = (count - correction).max(0.0);
+        let variance = sum.binary_scalar(Binary::Div, Scalar::Float(divisor), false)?;
+        let kept = mean.shape();
+        variance.derived("variance", &[self], &[Some(&x), Some(&mean)], move |pull| {
+            let difference = pull.saved(0)?.minus(pull.saved(1)?)?;
+            Ok(vec![Some(pull.gradient.viewed(kept)?.scaled(2.0 / divisor)?.times(&difference)?)])
+        })
     }
+}
+
+/// For each element the product of the others along dimensions.
+fn product_slope(x: &Array, dims: &[i64]) -> Result<Array> {
+    let is_zero = x.compare_scalar(Compare::Equal, Scalar::Int(0))?;
+    let one = x.library().full(&[], DType::F32, Scalar::Int(1))?;
+    let others = is_zero.choose(&one, x)?;
+    let product = others.over_dims(Reduce::Prod, dims)?;
+    let zeros = is_zero.cast(DType::F32)?.over_dims(Reduce::Sum, dims)?;
+    // With one zero only its own slope is left, and with two none.
+    let without = zeros.compare_scalar(Compare::Equal, Scalar::Int(0))?;
+    let alone = zeros.compare_scalar(Compare::Equal, Scalar::Int(1))?.logical(Logical::And, &is_zero)?;
+    without.choose(&product.over(&others)?, &product.kept_where(&alone)?)
 }
 
 fn reduced_shape(dims: &[usize], named: &[usize], keep_dims: bool) -> Shape {

@@ -18,7 +18,17 @@ impl Array {
         self.in_order("topk", dim, Some(k), largest)
     }
 
-    fn in_order(&self, what: &str, dim: i64, k: Option<usize>, descending: bool) -> Result<(Array, Array)> {
+    fn in_order(&self, what: &'static str, dim: i64, k: Option<usize>, descending: bool) -> Result<(Array, Array)> {
+        let (values, indices) = self.detached().ordered(what, dim, k, descending)?;
+        let shape = self.shape();
+        let values = values.derived(what, &[self], &[Some(&indices)], move |pull| {
+            let gradient = &pull.gradient;
+            Ok(vec![Some(gradient.zeros(shape.dims())?.scatter_add(dim, pull.saved(0)?, gradient)?)])
+        })?;
+        Ok((values, indices))
+    }
+
+    fn ordered(&self, what: &str, dim: i64, k: Option<usize>, descending: bool) -> Result<(Array, Array)> {
         let rank = self.dims().len();
         let dim = checked_dim(what, dim, rank.max(1))?;
         let columns = self.dims().get(dim).copied().unwrap_or(1);

@@ -1,16 +1,11 @@
-//! Views: other shapes, orders and parts of the same elements, without a copy where strides allow it; and what puts arrays together.
+//! Views: other shapes, orders and parts of the same elements, without a copy where strides allow it.
 
 use std::ops::Range;
 
-use crate::array::dtype::{DType, promote};
 use crate::array::graph::node::{Array, State, Stored};
 use crate::array::layout::{Layout, checked_elements, checked_shape};
-use crate::array::library::Library;
-use crate::array::waiting::Written;
 use crate::error::Result;
-use crate::tensor::{MAX_RANK, Shape};
-
-use super::elementwise::{Compare, Scalar};
+use crate::tensor::Shape;
 
 /// A dimension of a caller, which may count from the end.
 pub(crate) fn checked_dim(what: &str, dim: i64, rank: usize) -> Result<usize> {
@@ -57,6 +52,11 @@ impl Array {
         if shape == self.shape() {
             return Ok(self.clone());
         }
+        let own = self.shape();
+        self.detached().reshaped(shape)?.derived_from("reshape", self, move |gradient| gradient.viewed(own))
+    }
+
+    fn reshaped(&self, shape: Shape) -> Result<Array> {
         if let Some(bits) = self.constant() {
             let (origin, own) = self.origin();
             return match own.reshaped(shape) {
@@ -68,7 +68,7 @@ impl Array {
         if let Some(layout) = layout.reshaped(shape) {
             return Ok(Array::stored(self.library(), self.dtype(), Stored { storage, layout }));
         }
-        self.contiguous()?.viewed(shape)
+        self.contiguous()?.reshaped(shape)
     }
 
     /// A view of its memory by strides, in elements from its first one.
@@ -82,7 +82,8 @@ impl Array {
             bail!(OutOfRange, "as_strided: {:?} reaches out of {elements} elements", layout.dims());
         }
         let layout = Layout::strided(layout.shape(), layout.strides(), first as usize);
-        Ok(Array::stored(self.library(), self.dtype(), Stored { storage, layout }))
+        let view = Array::stored(self.library(), self.dtype(), Stored { storage, layout });
+        Ok(view.derived_without_gradient("as_strided", &[self]))
     }
 
     /// The same elements side by side in row-major order, in memory of their own unless they lie so already.
@@ -90,7 +91,8 @@ impl Array {
         if self.stored_now()?.layout.is_contiguous() {
             return Ok(self.clone());
         }
-        self.library().adopt(&self.tensor()?, self.dtype())
+        let copy = self.library().adopt(&self.tensor()?, self.dtype())?;
+        copy.derived_from("contiguous", self, |gradient| Ok(gradient.clone()))
     }
 
     /// The same elements in another shape. One dimension may be −1, and follows from the others.
@@ -138,7 +140,7 @@ impl Array {
         if order.len() != rank {
             bail!(ShapeMismatch, "permute: {} dimensions are named and {} has {rank}", order.len(), self.shape());
         }
-        self.view(|layout| layout.permuted(&order))
+        self.permuted("permute", order)
     }
 
     /// Two dimensions swapped.
@@ -150,7 +152,16 @@ impl Array {
         }
         let mut order: Vec<usize> = (0..rank).collect();
         order.swap(a, b);
-        self.view(|layout| layout.permuted(&order))
+        self.permuted("transpose", order)
+    }
+
+    fn permuted(&self, what: &'static str, order: Vec<usize>) -> Result<Array> {
+        let view = self.view(|layout| layout.permuted(&order))?;
+        view.derived_from(what, self, move |gradient| {
+            let mut back = vec![0; order.len()];
+            order.iter().enumerate().for_each(|(to, from)| back[*from] = to as i64);
+            gradient.permute(&back)
+        })
     }
 
     /// Repeated along dimensions of size 1, without a copy; −1 keeps a dimension. New dimensions come first.
@@ -169,7 +180,8 @@ impl Array {
         if missing < 0 || Layout::contiguous(self.shape()).broadcast(shape).is_none() {
             bail!(ShapeMismatch, "expand: {} does not broadcast to {shape}", self.shape());
         }
-        self.view(|layout| layout.broadcast(shape).unwrap_or(*layout))
+        let view = self.view(|layout| layout.broadcast(shape).unwrap_or(*layout))?;
+        view.derived_from("expand", self, |gradient| Ok(gradient.clone()))
     }
 
     /// Without the dimensions of size 1: all of them, or those named, if they are.
@@ -201,12 +213,24 @@ impl Array {
             bail!(InvalidRequest, "slice: the step is 0");
         }
         let (start, count) = cut(self.dims()[dim] as i64, start, stop, step);
-        self.view(|layout| layout.sliced(dim, start, step as isize, count))
+        self.part("slice", dim, start, step as isize, count)
     }
 
     /// The elements of a dimension in `range`, which lies within it.
-    fn narrow(&self, dim: usize, range: Range<usize>) -> Result<Array> {
-        self.view(|layout| layout.sliced(dim, range.start, 1, range.len()))
+    pub(super) fn narrow(&self, dim: usize, range: Range<usize>) -> Result<Array> {
+        self.part("slice", dim, range.start, 1, range.len())
+    }
+
+    fn part(&self, what: &'static str, dim: usize, start: usize, step: isize, count: usize) -> Result<Array> {
+        let (shape, view) = (self.shape(), self.view(|layout| layout.sliced(dim, start, step, count))?);
+        view.derived_from(what, self, move |gradient| {
+            if count == shape.dims()[dim] {
+                // All of it, perhaps backwards.
+                return gradient
+                    .view(|layout| if step < 0 { layout.sliced(dim, count - 1, -1, count) } else { *layout });
+            }
+            gradient.placed(shape.dims(), &|layout| layout.sliced(dim, start, step, count))
+        })
     }
 
     /// One index of a dimension, which goes.
@@ -262,192 +286,15 @@ impl Array {
     /// Backwards along these dimensions.
     pub fn flip(&self, dims: &[i64]) -> Result<Array> {
         let dims = checked_dims("flip", dims, self.dims().len())?;
-        self.view(|layout| {
+        let named: Vec<i64> = dims.iter().map(|dim| *dim as i64).collect();
+        let view = self.view(|layout| {
             let flipped = |layout: Layout, dim: &usize| match layout.dims()[*dim] {
                 0 => layout,
                 size => layout.sliced(*dim, size - 1, -1, size),
             };
             dims.iter().fold(*layout, flipped)
-        })
-    }
-
-    /// Arrays one after the other along a dimension, in the type that all are promoted to.
-    pub fn cat(arrays: &[Array], dim: i64) -> Result<Array> {
-        let Some(first) = arrays.first() else { bail!(InvalidRequest, "cat: at least one tensor is wanted") };
-        let dim = checked_dim("cat", dim, first.dims().len())?;
-        let mut dims = first.dims().to_vec();
-        dims[dim] = 0;
-        for array in arrays {
-            let fits = array.dims().len() == dims.len()
-                && (0..dims.len()).all(|other| other == dim || array.dims()[other] == dims[other]);
-            if !fits {
-                bail!(
-                    ShapeMismatch,
-                    "cat: {} and {} differ in other dimensions than {dim}",
-                    first.shape(),
-                    array.shape()
-                );
-            }
-            let Some(sum) = dims[dim].checked_add(array.dims()[dim]) else {
-                bail!(AdapterLimits, "cat: the result is too large")
-            };
-            dims[dim] = sum;
-        }
-        let dtype = arrays.iter().map(Array::dtype).fold(first.dtype(), promote);
-        let pieces = arrays.iter().map(|array| array.cast(dtype)).collect::<Result<Vec<Array>>>()?;
-        let mut start = 0;
-        assembled(first.library(), &dims, dtype, None, |target| {
-            for piece in &pieces {
-                let size = piece.dims()[dim];
-                target(piece, &|layout| layout.sliced(dim, start, 1, size))?;
-                start += size;
-            }
-            Ok(())
-        })
-    }
-
-    /// Arrays of one shape along a new dimension.
-    pub fn stack(arrays: &[Array], dim: i64) -> Result<Array> {
-        let Some(first) = arrays.first() else { bail!(InvalidRequest, "stack: at least one tensor is wanted") };
-        if let Some(other) = arrays.iter().find(|array| array.shape() != first.shape()) {
-            bail!(ShapeMismatch, "stack: the shapes {} and {} differ", first.shape(), other.shape());
-        }
-        let pieces = arrays.iter().map(|array| array.unsqueeze(dim)).collect::<Result<Vec<Array>>>()?;
-        Self::cat(&pieces, dim)
-    }
-
-    /// Repeated this number of times along each dimension; new dimensions come first.
-    pub fn repeat(&self, times: &[usize]) -> Result<Array> {
-        let rank = self.dims().len();
-        if times.len() < rank || times.len() > MAX_RANK {
-            bail!(ShapeMismatch, "repeat: {} numbers for the {rank} dimensions of {}", times.len(), self.shape());
-        }
-        let mut dims = vec![1; times.len() - rank];
-        dims.extend_from_slice(self.dims());
-        let mut repeated = self.viewed(Shape::new(&dims))?;
-        for (dim, times) in times.iter().enumerate() {
-            repeated = match times {
-                1 => repeated,
-                0 => repeated.narrow(dim, 0..0)?,
-                times if repeated.dims()[dim] == 1 => {
-                    let mut dims: Vec<i64> = vec![-1; repeated.dims().len()];
-                    dims[dim] = *times as i64;
-                    repeated.expand(&dims)?
-                }
-                times => Self::cat(&vec![repeated; *times], dim as i64)?,
-            };
-        }
-        repeated.apart()
-    }
-
-    /// With `value` before and after each dimension: pairs of counts, the last dimension's first, as in PyTorch. Negative counts cut.
-    pub fn pad(&self, counts: &[i64], value: Scalar) -> Result<Array> {
-        let rank = self.dims().len();
-        if !counts.len().is_multiple_of(2) || counts.len() / 2 > rank {
-            bail!(ShapeMismatch, "pad: {} counts; two are wanted for each of at most {rank} dimensions", counts.len());
-        }
-        let mut inner = self.clone();
-        let mut dims = self.dims().to_vec();
-        let mut starts = vec![0usize; rank];
-        for (index, pair) in counts.chunks_exact(2).enumerate() {
-            let dim = rank - 1 - index;
-            let size = inner.dims()[dim] as i64;
-            let (cut_before, cut_after) = ((-pair[0]).max(0), (-pair[1]).max(0));
-            if cut_before + cut_after > size {
-                bail!(ShapeMismatch, "pad: {pair:?} takes more than the dimension {dim} of {} has", self.shape());
-            }
-            inner = inner.narrow(dim, cut_before as usize..(size - cut_after) as usize)?;
-            starts[dim] = pair[0].max(0) as usize;
-            let grown = usize::try_from(size + pair[0] + pair[1]);
-            let Ok(grown) = grown else { bail!(AdapterLimits, "pad: the result is too large") };
-            dims[dim] = grown;
-        }
-        let value = self.library().constant(&[], self.dtype(), value.bits("pad", self.dtype())?)?;
-        let inner_dims = inner.dims().to_vec();
-        assembled(self.library(), &dims, self.dtype(), Some(&value), |target| {
-            target(&inner, &|layout| {
-                let narrowed = |layout: Layout, dim: usize| layout.sliced(dim, starts[dim], 1, inner_dims[dim]);
-                (0..rank).fold(*layout, narrowed)
-            })
-        })
-    }
-
-    /// The elements on and above (`upper`) or below a diagonal of the last two dimensions; the others become 0.
-    pub fn triangle(&self, upper: bool, diagonal: i64) -> Result<Array> {
-        let what = if upper { "triu" } else { "tril" };
-        let rank = self.dims().len();
-        if rank < 2 {
-            bail!(ShapeMismatch, "{what}: at least two dimensions are wanted, not {}", self.shape());
-        }
-        // Beyond the matrix all diagonals are the same.
-        let diagonal = diagonal.clamp(-(u32::MAX as i64) / 2, u32::MAX as i64 / 2);
-        let matrix = Shape::new(&self.dims()[rank - 2..]);
-        // Column less row.
-        let places = State::Places(Layout::strided(matrix, &[-1, 1], 0));
-        let places = Array::new(self.library(), matrix, DType::I32, places);
-        let kind = if upper { Compare::GreaterEqual } else { Compare::LowerEqual };
-        let kept = places.compare_scalar(kind, Scalar::Int(diagonal))?;
-        let zero = self.library().constant(&[], self.dtype(), 0)?;
-        kept.choose(self, &zero)
-    }
-
-    /// Overwrites its elements, or those of a view, with those of another array, which broadcasts and is cast. What was derived from them
-    /// before keeps the old ones.
-    pub fn assign(&self, from: &Array) -> Result<()> {
-        let from = from.cast(self.dtype())?;
-        if Layout::contiguous(from.shape()).broadcast(self.shape()).is_none() {
-            bail!(ShapeMismatch, "assign: {} does not broadcast to {}", from.shape(), self.shape());
-        }
-        if self.elements() == 0 {
-            return Ok(());
-        }
-        let target = self.writable("assign")?;
-        let mut reads_it = false;
-        from.each_storage(&mut |storage| reads_it |= std::rc::Rc::ptr_eq(storage, &target.storage));
-        let from = if reads_it { from.copied()? } else { from };
-        if self.dtype().size() == 2 {
-            return self.assign_halves(&from, &target);
-        }
-        from.compute_to(&target)
-    }
-
-    /// Two elements of 16 bits share a word: whoever writes one has to write the other.
-    fn assign_halves(&self, from: &Array, target: &Stored) -> Result<()> {
-        let from = self.library().adopt(&from.tensor()?, from.dtype())?;
-        let whole = target.storage.tensor.shape();
-        let all = Array::stored(
-            self.library(),
-            self.dtype(),
-            Stored { storage: target.storage.clone(), layout: Layout::contiguous(whole) },
-        );
-        let wide = all.cast(DType::F32)?.copied()?;
-        let State::Stored(place) = wide.0.state.borrow().clone() else { bail!(Internal, "a copy is stored") };
-        from.cast(DType::F32)?.compute_to(&Stored { storage: place.storage, layout: target.layout })?;
-        let narrow = wide.cast(self.dtype())?.tensor()?;
-        self.library().context().device().copy(&narrow.slice(), &target.storage.tensor.slice())
-    }
-
-    /// Its elements in new memory.
-    pub fn copied(&self) -> Result<Array> {
-        let copy = self.apart()?;
-        copy.stored_now()?;
-        Ok(copy)
-    }
-
-    /// Its memory, to be written: what reads it and waits is computed before. An error if elements share memory with each other.
-    pub(crate) fn writable(&self, what: &str) -> Result<Stored> {
-        self.share_memory()?;
-        let stored = self.stored_now()?;
-        if stored.layout.may_overlap() {
-            bail!(
-                InvalidRequest,
-                "{what}: elements of the tensor {} share memory with each other, as in what expand() gives; clone() it first",
-                self.shape()
-            );
-        }
-        self.library().trials().note_write(&stored.storage);
-        stored.storage.compute_dependents()?;
-        Ok(stored)
+        })?;
+        view.derived_from("flip", self, move |gradient| gradient.flip(&named))
     }
 }
 
@@ -464,32 +311,6 @@ fn cut(size: i64, start: Option<i64>, stop: Option<i64>, step: i64) -> (usize, u
     let span = if step > 0 { stop - start } else { start - stop };
     let count = if span <= 0 { 0 } else { (span - 1) / step.saturating_abs() + 1 };
     (start.max(0) as usize, count as usize)
-}
-
-type Target<'a> = dyn FnMut(&Array, &dyn Fn(&Layout) -> Layout) -> Result<()> + 'a;
-
-/// An array that is put together from pieces, each written to a part of it. Pieces of 16 bits go through f32, which holds all their values.
-fn assembled(
-    library: &Library,
-    dims: &[usize],
-    dtype: DType,
-    fill: Option<&Array>,
-    write: impl FnOnce(&mut Target<'_>) -> Result<()>,
-) -> Result<Array> {
-    let wide = dtype.computed();
-    let whole = library.empty(dims, wide)?;
-    let target = whole.stored_now()?;
-    if let Some(fill) = fill {
-        fill.cast(wide)?.compute_to(&target)?;
-    }
-    write(&mut |piece, part| {
-        if piece.elements() == 0 {
-            return Ok(());
-        }
-        let Stored { storage, layout } = &target;
-        piece.cast(wide)?.compute_to(&Stored { storage: storage.clone(), layout: part(layout) })
-    })?;
-    whole.cast(dtype)
 }
 
 #[cfg(test)]

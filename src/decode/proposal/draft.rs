@@ -19,7 +19,7 @@ pub type DraftModelHome = Rc<RefCell<Option<DraftModel>>>;
 pub struct HeldDraftModel {
     home: DraftModelHome,
     model: Option<DraftModel>,
-    /// A draft failed or was dropped half-way: the contents of its cache are unknown.
+    /// A draft was begun, and nobody has heard yet that it was computed: the contents of its cache are unknown.
     is_unsure: bool,
 }
 
@@ -32,6 +32,7 @@ impl HeldDraftModel {
     pub fn accepted(&mut self, draft: &[u32], count: usize) {
         if let Some(model) = &mut self.model {
             model.accepted(draft, count);
+            self.is_unsure = false;
         }
     }
 }
@@ -51,13 +52,14 @@ impl Drop for HeldDraftModel {
 struct Drafting {
     held: Rc<RefCell<HeldDraftModel>>,
     model: Option<DraftModel>,
-    is_done: bool,
+    /// No draft was begun.
+    is_unchanged: bool,
 }
 
 impl Drop for Drafting {
     fn drop(&mut self) {
         let mut held = self.held.borrow_mut();
-        held.is_unsure |= !self.is_done;
+        held.is_unsure |= !self.is_unchanged;
         held.model = self.model.take();
     }
 }
@@ -85,7 +87,7 @@ impl Proposer for DraftProposer {
         };
         let plain = plain_steps(sequence, pace);
         let Some(model) = model else { return Ok(plain) };
-        let drafting = Drafting { held: self.held.clone(), model: Some(model), is_done: false };
+        let drafting = Drafting { held: self.held.clone(), model: Some(model), is_unchanged: false };
         let (tokens, last) = (sequence.slot.tokens().to_vec(), sequence.last);
         let draft = async move {
             // Moves the whole struct, so that it comes back however this ends.
@@ -94,7 +96,7 @@ impl Proposer for DraftProposer {
                 Some(model) => model.draft(&tokens, last, count).await?,
                 None => None,
             };
-            drafting.is_done = true;
+            drafting.is_unchanged = drafted.is_none();
             Ok(match drafted {
                 Some(drafted) => Proposal::Draft(Draft::OnGpu(drafted, count)),
                 None => plain,

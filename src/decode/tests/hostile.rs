@@ -73,7 +73,7 @@ fn a_device_that_is_destroyed_while_plans_are_recorded_ends_all_with_an_error() 
         assert_eq!(ended.unwrap_err().code(), Code::Disposed);
     }
     drop(running);
-    let held = pollster::block_on(decoder.hold(&prompt(1))).err().unwrap();
+    let held = pollster::block_on(decoder.hold(&prompt(1), &AdapterSet::default())).err().unwrap();
     assert_eq!(held.code(), Code::Disposed, "{held}");
     let error = start(&decoder, &prompt(1), &SamplingParams::greedy(), 4, Methods::default()).err().unwrap();
     assert_eq!(error.code(), Code::Disposed, "{error}");

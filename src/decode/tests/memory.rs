@@ -6,6 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::join;
 
 use super::mixed::prompt;
+use super::recurrent::recurrent_of;
 use super::*;
 use crate::Code;
 
@@ -159,4 +160,21 @@ fn sequences_without_room_for_a_shared_step_take_turns() {
     fill(&decoder);
     let (a, b) = pollster::block_on(join(all(&first.sequence), all(&second.sequence)));
     assert_eq!([a.unwrap(), b.unwrap()].to_vec(), wanted);
+}
+
+/// The checkpoints of recurrent states are made with a prompt. Those that found no room are not used again.
+#[test]
+fn checkpoints_without_room_are_given_up() {
+    let texts = [3, 5, 9].map(|seed| text(seed, 100));
+    let roomy = recurrent_of(1);
+    let wanted = texts.each_ref().map(|text| now(&roomy, text, 12).unwrap());
+    let decoder = recurrent_of(1);
+    fill(&decoder);
+    for text in &texts {
+        assert_eq!(now(&decoder, text, 12).unwrap_err().code(), Code::OutOfMemory);
+    }
+    assert_eq!(decoder.recurrent_checkpoint_bytes(), 0);
+    decoder.context.device().set_memory_limit(None);
+    assert_eq!(texts.each_ref().map(|text| now(&decoder, text, 12).unwrap()), wanted);
+    assert!(decoder.recurrent_checkpoint_bytes() > 0);
 }

@@ -79,8 +79,16 @@ fn asked<'a>(
         logprobs: None,
         masked,
     };
-    let canceller = Canceller::default();
-    (params, Prompt { tokens: prompt, source: None, forced: 0, is_reproducible: false, logprobs: None, canceller })
+    let prompt = Prompt {
+        tokens: prompt,
+        source: None,
+        forced: 0,
+        is_reproducible: false,
+        logprobs: None,
+        adapters: AdapterSet::default(),
+        canceller: Canceller::default(),
+    };
+    (params, prompt)
 }
 
 /// Prefills a prompt and begins to decode.

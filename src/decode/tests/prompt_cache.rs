@@ -140,7 +140,8 @@ fn passes_of_other_kinds_lose_nothing() {
     let decoder = tiny(1);
     let first = text(5, 150);
     answer(&decoder, &first, 5, false);
-    pollster::block_on(decoder.forward(None, &[1, 2, 3], &[])).unwrap();
-    pollster::block_on(decoder.states(&[4, 5])).unwrap();
+    let none = AdapterSet::default();
+    pollster::block_on(decoder.forward(None, &[1, 2, 3], &[], &none)).unwrap();
+    pollster::block_on(decoder.states(&[4, 5], &none)).unwrap();
     assert_eq!(answer(&decoder, &first, 5, false).1, first.len() - 1);
 }

@@ -66,7 +66,7 @@ fn reference(decoder: &Decoder, prompt: &[u32], longest: usize) -> Vec<u32> {
     let mut text = prompt.to_vec();
     for _ in 0..longest {
         let logits = pollster::block_on(async {
-            let (logits, _) = decoder.forward(None, &text, &[]).await?;
+            let (logits, _) = decoder.forward(None, &text, &[], &AdapterSet::default()).await?;
             decoder.context.readback(&[&logits]).await
         });
         let logits = logits.unwrap()[0].to_f32().unwrap();
@@ -176,7 +176,7 @@ fn a_prompt_is_taken_over_by_other_choices() {
 }
 
 fn saved(decoder: &Decoder, tokens: &[u32]) -> (usize, Vec<u8>) {
-    let held = pollster::block_on(decoder.hold(tokens)).unwrap();
+    let held = pollster::block_on(decoder.hold(tokens, &AdapterSet::default())).unwrap();
     let mut bytes = Vec::new();
     let mut write = |piece: Vec<u8>| {
         bytes.extend(piece);
@@ -188,7 +188,7 @@ fn saved(decoder: &Decoder, tokens: &[u32]) -> (usize, Vec<u8>) {
 
 fn restored(decoder: &Decoder, bytes: &[u8]) -> Result<usize> {
     // Reads of any length are cut where the source likes.
-    pollster::block_on(decoder.restore(&MemorySource::new([b"before ", bytes].concat()), 7))
+    pollster::block_on(decoder.restore(&MemorySource::new([b"before ", bytes].concat()), 7, &AdapterSet::default()))
 }
 
 #[test]
@@ -264,14 +264,17 @@ fn a_save_that_is_given_up_loses_nothing() {
     let text = [prompt(5), prompt(7)].concat();
     let wanted = saved(&decoder, &text).1;
     let mut pieces = 0;
-    let held = pollster::block_on(decoder.hold(&text)).unwrap();
+    let held = pollster::block_on(decoder.hold(&text, &AdapterSet::default())).unwrap();
     let mut write = |_: Vec<u8>| {
         pieces += 1;
         if pieces == 3 { Err(crate::Error::new(Code::Internal, "full")) } else { Ok(()) }
     };
     assert_eq!(pollster::block_on(held.save(&mut write)).unwrap_err().message(), "full");
     // Nobody else has a slot meanwhile.
-    assert_eq!(pollster::block_on(decoder.hold(&text)).err().unwrap().code(), Code::InvalidRequest);
+    assert_eq!(
+        pollster::block_on(decoder.hold(&text, &AdapterSet::default())).err().unwrap().code(),
+        Code::InvalidRequest
+    );
     drop(held);
     assert_eq!(saved(&decoder, &text), (text.len(), wanted));
 }

@@ -1,6 +1,7 @@
 //! What a slot's steps leave behind.
 
 use super::*;
+use crate::decode::adapters::AdapterKey;
 use crate::tensor::HostTensor;
 
 /// What several steps leave: state, token, ring, and the caches of all layers.
@@ -11,7 +12,7 @@ fn run(
     ending: &Ending,
     steps: usize,
 ) -> Vec<Vec<u32>> {
-    let mut slot = pollster::block_on(decoder.slots.take(&[])).unwrap();
+    let mut slot = pollster::block_on(decoder.slots.take(AdapterKey::default(), &[])).unwrap();
     slot.forget();
     let (context, transformer) = (&decoder.context, &decoder.transformer);
     let left = pollster::block_on(async {

@@ -16,6 +16,11 @@ impl Engine {
         Ok(self.render(chat, &tools, &choice)?.prompt)
     }
 
+    /// The tokens of that text.
+    pub fn prompt_ids(&self, chat: &ChatFields) -> Result<Vec<u32>> {
+        self.encode_chat(&self.prompt(chat)?)
+    }
+
     /// Renders and tokenises the messages. Nothing is generated before the first `next`.
     pub fn chat(&self, request: ChatRequest) -> Result<Generation> {
         self.0.chat_decoder()?;

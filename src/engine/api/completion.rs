@@ -14,9 +14,19 @@ impl Engine {
     pub fn complete(&self, request: CompletionRequest) -> Result<Generation> {
         let start = self.decoder_start(&request.completion)?;
         let CompletionRequest { completion, logprobs, generation } = request;
-        let prompt = match completion.prompt {
-            Prompt::Text(text) => self.tokenizer().encode(&text, true, true)?,
-            Prompt::Tokens(ids) => ids,
+        let prompt = match (completion.prompt, &completion.src_lang) {
+            (Prompt::Text(text), None) => self.tokenizer().encode(&text, true, true)?,
+            (Prompt::Text(text), Some(language)) => self
+                .tokenizer()
+                .encode_from_language(&text, language)
+                .map_err(|error| error.context(format!("src_lang: {language:?}")))?,
+            (Prompt::Tokens(ids), None) => ids,
+            (Prompt::Tokens(_), Some(_)) => {
+                bail!(
+                    InvalidRequest,
+                    "src_lang is for a prompt that is a text, and this one has token ids; leave it out"
+                )
+            }
         };
         let Some(start) = start else {
             return self.start(self.request(generation, prompt, true, logprobs.wanted()?)?);
@@ -30,17 +40,18 @@ impl Engine {
     fn decoder_start(&self, completion: &CompletionFields) -> Result<Option<Vec<u32>>> {
         let config = self.0.decoder()?.transformer.config();
         let Some(start) = config.decoder_start else {
-            if completion.forced_bos_token_id.is_some() {
+            let named = completion.forced_bos_token_id.as_ref().map(|_| "forced_bos_token_id");
+            if let Some(field) = named.or(completion.src_lang.as_ref().map(|_| "src_lang")) {
                 bail!(
                     InvalidRequest,
-                    "forced_bos_token_id is for models that have an encoder, and this one ({}) has none; leave it out",
+                    "{field} is for models that have an encoder, and this one ({}) has none; leave it out",
                     self.info().architecture
                 );
             }
             return Ok(None);
         };
         let forced = match &completion.forced_bos_token_id {
-            None => self.0.forced_bos,
+            None => self.0.answer_defaults.forced_bos,
             Some(ForcedBos::Id(id)) => Some(*id),
             Some(ForcedBos::Text(text)) => match self.tokenizer().token_id(text) {
                 Some(id) => Some(id),
@@ -66,7 +77,10 @@ impl Engine {
         let longest = fields.ending.longest()?;
         let (tokenizer, vocab_size) = (self.tokenizer(), self.0.decoder()?.transformer.config().vocab_size);
         let ends = [tokenizer.end_of_generation(), &fields.ending.stop_token_ids].concat();
-        let rules = penalties.rules(tokenizer, vocab_size, prompt.len(), longest, ends)?;
+        let is_word = |word: &&Vec<u32>| !matches!(word[..], [id] if tokenizer.end_of_generation().contains(&id));
+        let banned = self.0.answer_defaults.bad_words.iter().filter(is_word);
+        let rules = penalties.rules(tokenizer, vocab_size, prompt.len(), longest, ends)?.banning(banned.cloned());
+        rules.validate(vocab_size)?;
         check_room(&rules)?;
         let drafters = Drafters { draft_model: self.info().draft.is_some(), mtp: self.info().multi_token_prediction };
         let speculation = fields.speculation.speculation.map(|asked| asked.speculation(drafters)).transpose()?;
@@ -77,7 +91,9 @@ impl Engine {
             self.0.decoder()?.transformer.check_shift()?;
         }
         let grammar = fields.structured.grammar()?;
+        let adapters = self.0.adapter_set(fields.adapters.adapters.as_ref())?;
         Ok(Request {
+            adapters,
             prompt,
             source: None,
             max_tokens: longest,

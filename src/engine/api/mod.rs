@@ -1,5 +1,6 @@
 //! Requests to a loaded model and its answers, in the shapes of OpenAI's API.
 
+mod adapters;
 pub(super) mod answer;
 mod chat;
 mod chat_answer;

@@ -79,7 +79,7 @@ impl Inner {
     /// The states of a decoder up to the input of its head, [n_tokens, n_embd].
     async fn states(&self, ids: &[u32]) -> Result<Tensor> {
         match &self.model {
-            Model::Decoder(decoder) => decoder.states(ids).await,
+            Model::Decoder(decoder) => decoder.states(ids, &self.adapter_set(None)?).await,
             Model::Encoder(_) => bail!(Internal, "the states of an encoder, one text at a time"),
         }
     }
@@ -88,7 +88,7 @@ impl Inner {
     pub(super) async fn logits_after(&self, ids: &[u32]) -> Result<Tensor> {
         let Model::Decoder(decoder) = &self.model else { bail!(Internal, "an encoder has no logits of tokens") };
         let logits = async {
-            let states = decoder.states(ids).await?;
+            let states = decoder.states(ids, &self.adapter_set(None)?).await?;
             let last = self.context.run1(&ops::SliceRows { first: ids.len() - 1, count: 1 }, &[&states])?;
             decoder.transformer.logits_of_states(&last)
         };

@@ -10,10 +10,11 @@
 //! | rest | the states (`decode/saved_sequence.rs`) |
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use web_time::SystemTime;
 
-use super::request::{ChatFields, Fields};
+use super::request::{AdapterFields, ChatFields, Fields};
+use crate::engine::adapters::SessionAdapter;
 use crate::engine::engine::Engine;
 use crate::engine::source::ByteSource;
 use crate::error::Result;
@@ -36,6 +37,9 @@ pub struct Session {
     pub created: u64,
     /// The model that it is of; no other can restore it.
     pub model: SessionModel,
+    /// The adapters that it was saved with, which have to be loaded to restore it. Requests with these scales go on from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapters: Option<Vec<SessionAdapter>>,
     /// What whoever saved it wants back with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(skip))]
@@ -82,7 +86,9 @@ impl Engine {
         let decoder = self.0.chat_decoder()?;
         let mut fields = Fields::of("the conversation", conversation.clone())?;
         let mut chat: ChatFields = fields.group()?;
+        let AdapterFields { adapters } = fields.group()?;
         fields.finish()?;
+        let adapters = self.0.adapter_set(adapters.as_ref())?;
         // What comes next is not known: a message of the user's, mostly.
         chat.add_generation_prompt.get_or_insert(false);
         let tokens = self.encode_chat(&self.prompt(&chat)?)?;
@@ -97,12 +103,13 @@ impl Engine {
                 tokens.len()
             );
         }
-        let held = decoder.hold(&tokens).await.map_err(|error| self.0.explain(error))?;
+        let held = decoder.hold(&tokens, &adapters).await.map_err(|error| self.0.explain(error))?;
         let session = Session {
             conversation: conversation.clone(),
             tokens: held.len(),
             created: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs()),
             model: self.session_model()?,
+            adapters: self.0.adapters.of_session(&adapters),
             attachment,
         };
         let text = serde_json::to_vec(&session).map_err(|error| err!(Internal, "the session: {error}"))?;
@@ -117,7 +124,8 @@ impl Engine {
     }
 
     /// Takes over a session: requests that begin with its conversation need not take that in again. `invalid_file` if it is damaged or
-    /// none, `session_mismatch` if it is of another model; then only the slot that was used longest ago may have lost what it held.
+    /// none, `session_mismatch` if it is of another model or of adapters that are not loaded; then only the slot that was used longest ago may
+    /// have lost what it held.
     pub async fn restore_session(&self, source: &dyn ByteSource) -> Result<Session> {
         let decoder = self.0.chat_decoder()?;
         let mut reader = SourceReader::new(source, 0);
@@ -126,9 +134,17 @@ impl Engine {
         if session.model != own {
             return Err(mismatch(&session.model, &own));
         }
-        let restored = decoder.restore(source, reader.position()).await;
+        let adapters = self.0.adapters.set_of_session(decoder, session.adapters.as_deref())?;
+        let restored = decoder.restore(source, reader.position(), &adapters).await;
         let tokens = restored.map_err(|error| self.0.explain(error))?;
-        Ok(Session { tokens, ..session })
+        // They may be called otherwise by now, and the next request names them.
+        let adapters = self.0.adapters.of_session(&adapters);
+        let mut conversation = session.conversation;
+        if let Some(named @ Value::Object(_)) = conversation.get_mut("adapters") {
+            let scales = adapters.iter().flatten().map(|adapter| (adapter.name.clone(), json!(adapter.scale)));
+            *named = Value::Object(scales.collect());
+        }
+        Ok(Session { conversation, tokens, adapters, ..session })
     }
 
     fn session_model(&self) -> Result<SessionModel> {

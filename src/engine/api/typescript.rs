@@ -21,14 +21,16 @@ use super::request::*;
 use super::scores::{Classification, ClassifiedText, RankedDocument, Ranking};
 use super::session::{Session, SessionModel};
 use crate::decode::{MemoryPressure, PressureAction};
+use crate::engine::adapters::{LoadedAdapter, SessionAdapter};
 use crate::engine::load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, Progress, Warning};
 use crate::engine::load::inspect::{AdapterLimits, Inspection, Problem};
-use crate::engine::load::options::{Autotune, LoadOptions, Smoothness};
+use crate::engine::load::options::{Autotune, DeviceReason, LoadOptions, Smoothness};
 use crate::engine::memory::MemoryUse;
 use crate::error::Code;
+use crate::model::adapters::AdapterFormat;
 use crate::model::{KvFormat, Precision};
 use crate::tensor::{
-    AdapterInfo, CacheStats, Flushes, KernelTime, KernelUse, PowerPreference, Stats, SubgroupMatrix, Tuned,
+    AdapterInfo, CacheStats, DeviceKind, Flushes, KernelTime, KernelUse, PowerPreference, Stats, SubgroupMatrix, Tuned,
 };
 
 /// Types that the package declares by hand and these types use, with their modules.
@@ -70,7 +72,7 @@ fn files() -> Vec<File> {
             text: types![
                 Request: SamplingFields, PenaltyFields, EndingFields, Stop, StructuredFields, ResponseFormat, NamedSchema,
                 StructuredOutputs, SpeculationFields, SpeculationRequest, ContextFields, ContextShiftRequest, Sinks,
-                ChoicesFields, ChatFields, ReasoningFields, ReasoningFormat, ChatLogprobsFields, CompletionFields, Prompt, ForcedBos,
+                ChoicesFields, AdapterFields, ChatFields, ReasoningFields, ReasoningFormat, ChatLogprobsFields, CompletionFields, Prompt, ForcedBos,
                 CompletionLogprobsFields, EmbeddingRequest, Input, RerankRequest, RerankDocument, DocumentText,
                 ClassifyRequest, ClassifyInput, ClassifyText, TextPair,
             ] + "\n"
@@ -88,19 +90,19 @@ fn files() -> Vec<File> {
         File {
             name: "loading",
             about: "What a model is loaded with, and what it says of itself.",
-            text: types![Options: LoadOptions, Autotune, Smoothness, PowerPreference, Precision, KvFormat]
+            text: types![Options: LoadOptions, DeviceKind, Autotune, Smoothness, PowerPreference, Precision, KvFormat]
                 + &format!(
                     "\n/** The names of these options. */\nexport const LOAD_OPTIONS = [\n{load_options}] as const;\n\n"
                 )
                 + &types![
-                    Answer: Progress, Phase, ModelInfo, Warning, DraftInfo, AutotuneInfo, AutotuneState, Tuned, AdapterInfo,
-                    SubgroupMatrix, Inspection, AdapterLimits, Problem, MemoryPressure, PressureAction,
+                    Answer: Progress, Phase, ModelInfo, DeviceReason, Warning, DraftInfo, AutotuneInfo, AutotuneState, Tuned, AdapterInfo,
+                    SubgroupMatrix, Inspection, AdapterLimits, Problem, MemoryPressure, PressureAction, LoadedAdapter, AdapterFormat,
                 ],
         },
         File {
             name: "sessions",
             about: "What is saved of a conversation.",
-            text: types![Answer: Session, SessionModel],
+            text: types![Answer: Session, SessionModel, SessionAdapter],
         },
         File {
             name: "stats",

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+use super::options::DeviceReason;
 use crate::model::{KvFormat, Precision};
-use crate::tensor::{AdapterInfo, TuningReport};
+use crate::tensor::{AdapterInfo, DeviceKind, TuningReport};
 
 /// What a load is doing: it reads the headers, it reads the weights, or the model is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -34,6 +35,12 @@ pub struct Progress {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct ModelInfo {
+    /// What runs it.
+    pub device: DeviceKind,
+    /// Why that: `requested` by the option `device`, `gpu_available`, `no_webgpu` in this browser, `no_adapter`, a `software_adapter`,
+    /// `adapter_limits` that the model is too large for, or `device_lost` more than once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_reason: Option<DeviceReason>,
     /// The name that the file gives itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

@@ -3,7 +3,7 @@
 mod autotune;
 mod compile_ahead;
 mod draft_vocabulary;
-mod generation_config;
+pub(in crate::engine) mod generation_config;
 pub mod hub;
 pub(super) mod info;
 pub(super) mod inspect;
@@ -22,6 +22,7 @@ use self::options::LoadOptions;
 use self::plan::{Known, Plan};
 use self::unread::unread_bytes;
 use crate::decode::{Decoder, DraftModel};
+use crate::engine::adapters::Adapters;
 use crate::engine::engine::{Engine, Inner, Model};
 use crate::engine::grammars::Grammars;
 use crate::engine::memory::{Lasting, MemoryUse};
@@ -34,7 +35,7 @@ use crate::model::source::ByteSource;
 use crate::model::{
     Classifier, DenseLayers, Encoder, EncoderText, KvFormat, Pooling, Precision, Transformer, Unloaded, Weights,
 };
-use crate::tensor::{CacheSizes, Context, Device, DeviceOptions, HostTensor, Tensor};
+use crate::tensor::{CacheSizes, Context, Device, DeviceKind, DeviceOptions, HostTensor, Tensor};
 
 /// The least sizes of a model's caches. A pass over a prompt has ten bind groups a layer, others for each length of a prompt; plans and
 /// recorded steps pin theirs. A smaller cache makes them all anew for each prompt, which took longer than the GPU's part of the work.
@@ -227,6 +228,8 @@ impl Engine {
         let Ready { model, capacity, kv_cache_bytes, recurrent_state_bytes, autotune, tunings } = ready;
         let config = model.config();
         let info = ModelInfo {
+            device: if context.device().is_cpu() { DeviceKind::Cpu } else { DeviceKind::Gpu },
+            device_reason: options.device_reason,
             name: metadata.optional_str("general.name")?.map(str::to_owned),
             has_chat_template: plan.has_chat_template,
             architecture: config.arch.name.to_owned(),
@@ -260,7 +263,7 @@ impl Engine {
             embeds: plan.embeds,
             scoring: plan.scoring,
             classifier,
-            forced_bos: plan.forced_bos,
+            answer_defaults: plan.answer_defaults,
             tokenizer: Rc::new(plan.tokenizer),
             templates: plan.templates,
             utc_offset_seconds: options.utc_offset_seconds,
@@ -269,6 +272,7 @@ impl Engine {
             layout,
             tunings,
             grammars: Grammars::default(),
+            adapters: Adapters::default(),
         }));
         progress(Progress { phase: Phase::Ready, loaded: total, total })?;
         Ok(engine)

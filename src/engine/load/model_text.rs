@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::model::checkpoint::{Checkpoint, Origin};
 use crate::model::gguf::{Array, Metadata};
 use crate::text::chat::{ChatTemplates, DEFAULT_TEMPLATE_NAME, TemplateFiles};
-use crate::text::tokenizer::{Tokenizer, TokenizerFiles, Vocabulary};
+use crate::text::tokenizer::{MarianFiles, Tokenizer, TokenizerFiles, Vocabulary};
 
 pub(super) struct ModelText {
     /// Of the model's own vocabulary.
@@ -24,25 +24,38 @@ impl ModelText {
             }),
             Origin::HuggingFace => {
                 let file = |name: &str| checkpoint.text_files.get(name).map(Vec::as_slice);
-                let Some(tokenizer) = file("tokenizer.json") else {
-                    bail!(UnsupportedTokenizer, "there is no tokenizer.json beside the model; use a folder with one");
-                };
-                let files = TokenizerFiles {
-                    tokenizer,
-                    tokenizer_config: file("tokenizer_config.json"),
-                    special_tokens_map: file("special_tokens_map.json"),
-                    generation_config: file("generation_config.json"),
-                    config: file("config.json"),
+                let tokenizer_config = file("tokenizer_config.json");
+                let special_tokens_map = file("special_tokens_map.json");
+                let generation_config = file("generation_config.json");
+                let config = file("config.json");
+                let tokenizer = match (file("tokenizer.json"), file("source.spm"), file("vocab.json")) {
+                    (Some(tokenizer), ..) => Tokenizer::from_files(&TokenizerFiles {
+                        tokenizer,
+                        tokenizer_config,
+                        special_tokens_map,
+                        generation_config,
+                        config,
+                    })?,
+                    (None, Some(source), Some(vocabulary)) => Tokenizer::from_marian(&MarianFiles {
+                        source,
+                        vocabulary,
+                        tokenizer_config,
+                        special_tokens_map,
+                        generation_config,
+                        config,
+                    })?,
+                    _ => bail!(
+                        UnsupportedTokenizer,
+                        "there is no tokenizer.json beside the model, nor source.spm and vocab.json, as Marian's \
+                         folders have; use a folder with one"
+                    ),
                 };
                 let templates = TemplateFiles {
                     tokenizer_config: file("tokenizer_config.json"),
                     chat_template_jinja: file("chat_template.jinja"),
                     chat_template_json: file("chat_template.json"),
                 };
-                Ok(Self {
-                    tokenizer: Tokenizer::from_files(&files)?,
-                    chat_templates: ChatTemplates::from_files(&templates)?,
-                })
+                Ok(Self { tokenizer, chat_templates: ChatTemplates::from_files(&templates)? })
             }
         }
     }

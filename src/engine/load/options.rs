@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::model::config::Config;
 use crate::model::{KvFormat, Layout, Precision};
 use crate::tensor::quant::{Format, quantize::TARGETS};
-use crate::tensor::{DeviceOptions, PowerPreference};
+use crate::tensor::{DeviceKind, DeviceOptions, PowerPreference};
 
 /// The default context of models that allow more: the KV cache has to fit beside the weights.
 const DEFAULT_CONTEXT_LENGTH: usize = 4096;
@@ -35,6 +35,27 @@ pub enum Smoothness {
     Frames,
     /// The GPU is given as much as makes it fastest.
     Throughput,
+}
+
+/// Why a model runs on the device that it runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceReason {
+    /// The option `device` names it.
+    Requested,
+    /// There is a GPU.
+    GpuAvailable,
+    /// The browser has no WebGPU.
+    NoWebgpu,
+    /// WebGPU gives no adapter.
+    NoAdapter,
+    /// WebGPU's only adapter is software.
+    SoftwareAdapter,
+    /// The model is too large for the GPU's limits.
+    AdapterLimits,
+    /// The GPU's device was lost more than once.
+    DeviceLost,
 }
 
 // TypeScript's types are made from it (`api/typescript.rs`), so its comments are written for callers.
@@ -94,7 +115,15 @@ pub struct LoadOptions {
     pub smoothness: Option<Smoothness>,
     /// Which GPU to prefer in a machine with two. Default: `high-performance`.
     pub power_preference: Option<PowerPreference>,
-    /// Ask for the browser's software adapter. Slow; for tests. Default: false.
+    /// What runs the model: `gpu`, `cpu`, or `auto`, which is the GPU where there is one, and the CPU where there is none, where the browser
+    /// gives no adapter and where its adapter is software. `info.device` tells which it became and why. Default: `auto`.
+    #[serde(rename = "device")]
+    #[cfg_attr(test, ts(as = "Option<DeviceKind>"))]
+    pub device_kind: DeviceKind,
+    /// Why it is this device, for `ModelInfo`.
+    #[cfg_attr(test, ts(skip))]
+    pub device_reason: Option<DeviceReason>,
+    /// Ask for the browser's software adapter, which is a GPU to `device`. Slow; for tests. Default: false.
     #[cfg_attr(test, ts(as = "Option<bool>"))]
     pub force_fallback_adapter: bool,
     /// What [`Engine::tunings`](crate::engine::Engine::tunings) of an earlier load gave. Anything else is ignored.
@@ -109,7 +138,7 @@ pub struct LoadOptions {
     /// Told when the GPU's memory runs short, while loading or later.
     #[serde(skip)]
     pub on_memory_pressure: PressureListener,
-    /// Further options of the device. `power_preference` and `force_fallback_adapter` above are stronger.
+    /// Further options of the device. `device_kind`, `power_preference` and `force_fallback_adapter` above are stronger.
     #[serde(skip)]
     pub device: DeviceOptions,
 }
@@ -118,6 +147,7 @@ impl LoadOptions {
     /// What the device is asked for.
     pub(super) fn device(&self) -> DeviceOptions {
         DeviceOptions {
+            kind: if self.device_kind == DeviceKind::Auto { self.device.kind } else { self.device_kind },
             power_preference: self.power_preference.unwrap_or(self.device.power_preference),
             force_fallback_adapter: self.force_fallback_adapter || self.device.force_fallback_adapter,
             ..self.device.clone()

@@ -3,7 +3,7 @@
 //!
 //! Knows no device, only what one is capable of.
 
-use super::generation_config;
+use super::generation_config::AnswerDefaults;
 use super::info::Warning;
 use super::model_text::ModelText;
 use super::options::{LoadOptions, capacity, layout, rope_context};
@@ -13,7 +13,7 @@ use crate::engine::scoring::Scoring;
 use crate::error::Result;
 use crate::model::checkpoint::Checkpoint;
 use crate::model::config::Config;
-use crate::model::state::RecurrentStates;
+use crate::model::state::{RecurrentStates, StateSize};
 use crate::model::{Embeds, KvFormat, LayerStates, Layout, Precision};
 use crate::tensor::Capabilities;
 use crate::text::tokenizer::Tokenizer;
@@ -30,8 +30,8 @@ pub(super) struct Plan {
     pub scoring: Option<Scoring>,
     /// It makes text.
     pub generates: bool,
-    /// The token with which the answer of an encoder-decoder begins, if the files say it.
-    pub forced_bos: Option<u32>,
+    /// What the files of an encoder-decoder say of its answers.
+    pub answer_defaults: AnswerDefaults,
     /// Tokens of a context.
     pub capacity: usize,
     pub max_sequences: usize,
@@ -84,7 +84,8 @@ impl Plan {
             bail!(InvalidRequest, "maxSequences is {max_sequences}, wanted 1 to {MAX_SEQUENCES}");
         }
         let needs = |capacity, sequences| {
-            if config.arch.is_encoder { (0, 0) } else { LayerStates::needs(&config, capacity, sequences, kv_format) }
+            let size = StateSize { capacity, sequences, format: kv_format };
+            if config.arch.is_encoder { (0, 0) } else { LayerStates::needs(&config, size) }
         };
         let (kv_bytes, kv_binding) = needs(capacity, max_sequences);
         // Recurrent states are the same for every length, and blocks share words.
@@ -107,7 +108,7 @@ impl Plan {
         let generates = !config.arch.is_encoder && config.labels == 0 && !checkpoint.is_without_output()?;
         let (templates, has_chat_template, mut warnings) =
             Templates::of(&chat_templates, options.chat_template.as_deref(), generates && config.encoder.is_none())?;
-        let forced_bos = generation_config::forced_bos(checkpoint, &config)?;
+        let answer_defaults = AnswerDefaults::of(checkpoint, &config)?;
         let embeds = Embeds::of(checkpoint, config.arch.is_encoder, scoring.is_some())?;
         if !generates && scoring.is_none() && embeds.pooling.is_none() {
             bail!(
@@ -147,7 +148,7 @@ impl Plan {
             embeds,
             scoring,
             generates,
-            forced_bos,
+            answer_defaults,
             capacity,
             max_sequences,
             layout,

@@ -5,6 +5,7 @@ mod browser;
 mod profiling;
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use futures_util::future::LocalBoxFuture;
 
@@ -15,7 +16,8 @@ use super::binder::Binder;
 use super::binding::Binding;
 use super::buffer::{Buffer, BufferSlice};
 use super::command::Grid;
-use super::options::DeviceOptions;
+use super::cpu::{self, CpuKernel};
+use super::options::{DeviceKind, DeviceOptions};
 use super::pipeline::{Pipeline, Pipelines};
 use super::platform;
 use super::pool::BufferPool;
@@ -42,7 +44,12 @@ struct Parts {
 impl Device {
     /// Asks for an adapter and a device with every feature that kernels use and the adapter's largest limits.
     pub async fn request(options: &DeviceOptions) -> Result<Device> {
-        Self::new(platform::request(options).await?, options, false).await
+        let is_cpu = match options.kind {
+            DeviceKind::Auto => platform::prefers_cpu(),
+            kind => kind == DeviceKind::Cpu,
+        };
+        let device = if is_cpu { cpu::request()? } else { platform::request(options).await? };
+        Self::new(device, options, false).await
     }
 
     async fn new(
@@ -214,6 +221,16 @@ impl Device {
     /// Records one dispatch.
     pub fn dispatch(&self, shader: &Shader<'_>, bindings: &[Binding<'_>], grid: Grid) -> Result<()> {
         self.0.recorder.dispatch(shader, None, bindings, grid)
+    }
+
+    /// Whether it is the CPU, which runs no shaders.
+    pub fn is_cpu(&self) -> bool {
+        self.capabilities().cpu
+    }
+
+    /// Records a call of `kernel` on what is bound. An error if the device is no CPU.
+    pub fn dispatch_on_cpu(&self, label: &str, kernel: Arc<dyn CpuKernel>, bindings: &[Binding<'_>]) -> Result<()> {
+        self.0.recorder.dispatch_on_cpu(label, kernel, bindings)
     }
 
     /// The same with the shader's pipeline, by `pipeline` for the same kinds of bindings: the shader's text is not looked at.

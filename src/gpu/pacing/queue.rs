@@ -142,6 +142,9 @@ impl SubmitQueue {
                 && segment.number <= last
             {
                 segment.commands.truncate(*done);
+                if *done == 0 {
+                    segment.staged = None;
+                }
             }
         }
         self.pump();

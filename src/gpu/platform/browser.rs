@@ -13,6 +13,7 @@ use wasm_bindgen_futures::JsFuture;
 use crate::error::Result;
 use crate::gpu::adapter::{Adapter, AdapterInfo, STORAGE_BUFFERS, SubgroupMatrix};
 use crate::gpu::compile::{BindingKind, Signature, Source};
+use crate::gpu::cpu::IS_THERE;
 use crate::gpu::faults::compilation_failed;
 use crate::gpu::options::{DeviceOptions, PowerPreference};
 use crate::gpu::raw::RawDevice;
@@ -62,6 +63,11 @@ const FEATURES: [&str; 3] = ["shader-f16", "subgroups", "timestamp-query"];
 /// Products of matrices in subgroups (Dawn, docs/dawn/features/subgroup_matrix.md). Only reported: no kernel uses them,
 /// and an experimental feature is not requested without use.
 const SUBGROUP_MATRIX: &str = "chromium-experimental-subgroup-matrix";
+
+/// Whether the CPU is wanted if nobody says what: in the wasm that has it.
+pub fn prefers_cpu() -> bool {
+    IS_THERE
+}
 
 pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {
     let gpu = get(&get(&js_sys::global(), "navigator"), "gpu");
@@ -144,6 +150,7 @@ fn describe(gpu: &JsValue, info: &JsValue, subgroups: bool, subgroup_matrix: boo
     let number = |key: &str| get(info, key).as_f64().unwrap_or(0.0) as u32;
     let is_fallback = get(info, "isFallbackAdapter").is_truthy() || text(info, "architecture") == "swiftshader";
     Adapter {
+        cpu: false,
         info: AdapterInfo {
             vendor: text(info, "vendor"),
             architecture: text(info, "architecture"),
@@ -280,7 +287,9 @@ pub fn take_in_buffer(device: &wgpu::Device, raw: &JsValue, label: &str) -> Resu
 pub fn given_out(buffer: &wgpu::Buffer) -> Result<JsValue> {
     match buffer.as_webgpu() {
         Some(buffer) => Ok(buffer.into()),
-        None => bail!(Internal, "a buffer of the device is no GPUBuffer"),
+        None => {
+            bail!(InvalidRequest, "it runs on the CPU, whose buffers are no GPUBuffers: load it with the device 'gpu'")
+        }
     }
 }
 
@@ -304,6 +313,10 @@ const AT_ONCE: usize = 2;
 
 /// Compiles pipelines, all at the same time and without blocking the page.
 pub async fn compile_all(raw: &RawDevice, sources: &[&Source], is_paced: bool) -> Result<Vec<wgpu::ComputePipeline>> {
+    // The CPU's device compiles nothing.
+    if sources.is_empty() {
+        return Ok(Vec::new());
+    }
     let device = object(&raw.wgpu)?;
     let mut compiling = Vec::with_capacity(sources.len());
     for (index, source) in sources.iter().enumerate() {
@@ -338,11 +351,11 @@ pub fn object(device: &wgpu::Device) -> Result<JsValue> {
             let device: &JsValue = device.as_ref();
             Ok(device.clone())
         }
-        None => bail!(Internal, "the device is not a browser's"),
+        None => bail!(InvalidRequest, "it runs on the CPU, which has no GPUDevice: load it with the device 'gpu'"),
     }
 }
 
-/// Writes a range of a JavaScript array to a buffer at `offset`; the bytes never enter the wasm heap.
+/// Writes a range of a JavaScript array to a buffer at `offset`; unless that is the CPU's, the bytes never enter the wasm heap.
 pub fn write(
     queue: &wgpu::Queue,
     target: &wgpu::Buffer,
@@ -351,7 +364,9 @@ pub fn write(
     range: std::ops::Range<usize>,
 ) -> Result<()> {
     let (Some(queue), Some(target)) = (queue.as_webgpu(), target.as_webgpu()) else {
-        bail!(Internal, "the queue is not a browser's");
+        let bytes = bytes.subarray(range.start as u32, range.end as u32).to_vec();
+        queue.write_buffer(target, offset, &bytes);
+        return Ok(());
     };
     let queue: &JsValue = queue.as_ref();
     let queue: &JsQueue = queue.unchecked_ref();

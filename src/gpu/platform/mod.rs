@@ -5,14 +5,14 @@ pub(super) mod probe;
 #[cfg(target_arch = "wasm32")]
 pub(super) mod browser;
 #[cfg(target_arch = "wasm32")]
-pub(super) use browser::{compile, compile_all, finish, log, request};
+pub(super) use browser::{compile, compile_all, finish, log, prefers_cpu, request};
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native;
 #[cfg(not(target_arch = "wasm32"))]
 mod reuse;
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) use native::{compile_all, finish, log, request};
+pub(super) use native::{compile_all, finish, log, prefers_cpu, request};
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) use reuse::compile;
 

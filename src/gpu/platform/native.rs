@@ -18,6 +18,11 @@ pub async fn request(options: &DeviceOptions) -> Result<(wgpu::Device, wgpu::Que
     Ok((device, queue, adapter))
 }
 
+/// Whether the CPU is wanted if nobody says what.
+pub fn prefers_cpu() -> bool {
+    std::env::var_os("RILLM_DEVICE").is_some_and(|device| device == "cpu")
+}
+
 /// A line for whoever debugs.
 pub fn log(text: &str) {
     eprintln!("{text}");
@@ -29,6 +34,9 @@ fn wish(options: &DeviceOptions) -> reuse::Wish {
 
 /// What becomes of a device that is dropped without being destroyed: the next request takes it, unless something went wrong on it.
 pub fn finish(raw: &RawDevice, is_clean: bool) {
+    if raw.capabilities.cpu {
+        return raw.wgpu.destroy();
+    }
     let (device, queue, wish) = (raw.wgpu.clone(), raw.queue.clone(), wish(&raw.options));
     if is_clean {
         reuse::keep(Driver { device, queue, adapter: raw.adapter.clone(), wish });
@@ -71,6 +79,7 @@ async fn open(options: &DeviceOptions) -> Result<Driver> {
         bail!(AdapterLimits, "kernels bind {STORAGE_BUFFERS} storage buffers and this adapter allows {limit}");
     }
     let adapter = Adapter {
+        cpu: false,
         info: AdapterInfo {
             vendor: format!("{:#06x}", info.vendor),
             architecture: info.driver.clone(),

@@ -11,11 +11,13 @@ pub(super) mod plan;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::binder::Binder;
 use super::binding::Binding;
 use super::buffer::{Buffer, BufferSlice};
 use super::command::{Command, Direction, Grid};
+use super::cpu::CpuKernel;
 use super::id_ranges::IdRange;
 use super::pacing::{Segment, SubmitQueue};
 use super::pipeline::{Pipeline, Pipelines};
@@ -23,7 +25,7 @@ use super::pool::BufferPool;
 use super::raw::RawDevice;
 use super::stats::{FlushReason, add};
 use super::trace::{ArenaCursor, Trace};
-use super::wgsl::Shader;
+use super::wgsl::{Shader, Template};
 use super::write::{SMALL, StagedWrites};
 use crate::error::Result;
 
@@ -48,11 +50,12 @@ pub(super) struct Made {
     has_ring: bool,
 }
 
-/// What is held back.
+/// What a step made and nobody else uses yet.
 #[derive(Clone, Copy)]
 pub(super) struct HeldBack {
     buffers: IdRange,
     uniforms: IdRange,
+    has_ring: bool,
 }
 
 #[derive(Default)]
@@ -136,21 +139,29 @@ impl Recorder {
 
     /// What was made since is used by nobody else until `decide`.
     pub fn hold_since(&self, made: &Made) -> HeldBack {
-        HeldBack { buffers: self.pool.hold_since(made.buffer), uniforms: self.binder.uniforms.hold_since(made.uniform) }
+        let has_ring = !made.has_ring && self.staged_writes.has_ring();
+        if has_ring {
+            self.staged_writes.hold(true);
+        }
+        let (buffers, uniforms) = (self.pool.hold_since(made.buffer), self.binder.uniforms.hold_since(made.uniform));
+        HeldBack { buffers, uniforms, has_ring }
     }
 
     /// It is known whether what was held works.
-    pub fn decide(&self, HeldBack { buffers, uniforms }: HeldBack) {
-        self.pool.decide(buffers);
-        self.binder.uniforms.decide(uniforms);
+    pub fn decide(&self, held: HeldBack) {
+        self.pool.decide(held.buffers);
+        self.binder.uniforms.decide(held.uniforms);
+        if held.has_ring {
+            self.staged_writes.hold(false);
+        }
     }
 
-    /// Nothing that was made since is used again.
-    pub fn forget_since(&self, made: &Made) {
-        self.pool.forget_since(made.buffer);
-        self.binder.groups.forget_since(made.buffer, made.uniform);
-        self.binder.uniforms.forget_since(made.uniform);
-        if !made.has_ring {
+    /// Nothing of what was held is used again.
+    pub fn forget(&self, held: HeldBack) {
+        self.pool.forget(held.buffers);
+        self.binder.groups.forget_made(held.buffers, held.uniforms);
+        self.binder.uniforms.forget(held.uniforms);
+        if held.has_ring {
             self.staged_writes.clear(&self.raw);
         }
     }
@@ -220,6 +231,13 @@ impl Recorder {
             self.submit_early();
         }
         Ok(())
+    }
+
+    /// Records a call of a function of the CPU's device.
+    pub fn dispatch_on_cpu(&self, label: &str, kernel: Arc<dyn CpuKernel>, bindings: &[Binding<'_>]) -> Result<()> {
+        let pipeline = self.pipelines.of_kernel(label, kernel, bindings)?;
+        let shader = Shader { label, template: Template::Static(""), modules: &[], defines: &[] };
+        self.dispatch(&shader, Some(&pipeline), bindings, [1; 3])
     }
 
     /// Records a copy of a slice to the start of another. Offsets and sizes are multiples of 4.

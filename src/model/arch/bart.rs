@@ -1,12 +1,12 @@
-//! BART, mBART and M2M-100 (NLLB): encoder-decoders with positions, layer norms and biases everywhere, and a feed-forward without a gate. BART has
-//! its norms after what they follow and none at the end, the others before and at the end. The positions of M2M-100 are sines, which files
-//! don't hold.
+//! BART, Marian, mBART and M2M-100 (NLLB): encoder-decoders with positions, layer norms and biases everywhere, and a feed-forward without a gate.
+//! BART and Marian have their norms after what they follow and none at the end, the others before and at the end. BART and mBART norm the
+//! embedding besides. The positions of Marian and M2M-100 are sines.
 //!
 //! llama.cpp knows no such files.
 
 use super::{
     Arch, Norm,
-    hugging_face::{ConfigKey, ConstValue, HuggingFace, KeyMapping, optional, required},
+    hugging_face::{ConfigKey, ConstValue, HuggingFace, KeyMapping, Sines, optional, required},
     tensors::{
         ATTENTION, CROSS_ATTENTION, CROSS_BIASES, CROSS_NORM, CROSS_NORM_BIAS, CROSS_OUTPUT_NORM, EMBEDDING_NORM,
         ENCODER_NORM_BIASES, ENCODER_NORMS, FINAL_NORM, MODEL, MODEL_NORM_BIAS, NORM_BIASES, NORMS, OUTPUT,
@@ -22,7 +22,7 @@ pub const BART: Arch = Arch {
     layer_tensors: &[ENCODER_NORMS, ENCODER_NORM_BIASES, ATTENTION, CROSS_ATTENTION, CROSS_BIASES, CROSS_OUTPUT_NORM],
     hugging_face: Some(&HuggingFace {
         model_types: &["bart"],
-        keys: &[KEYS, AS_PUBLISHED],
+        keys: &[KEYS, FUNCTIONS, AS_PUBLISHED],
         names: &[NAMES, POSITION_NAMES, POST_NORM_NAMES],
         ..FORM
     }),
@@ -42,7 +42,7 @@ pub const MBART: Arch = Arch {
     model_tensors: &[MODEL, MODEL_NORM_BIAS, OUTPUT_BIAS, POSITIONS, EMBEDDING_NORM],
     hugging_face: Some(&HuggingFace {
         model_types: &["mbart"],
-        keys: &[KEYS],
+        keys: &[KEYS, FUNCTIONS],
         names: &[NAMES, POSITION_NAMES, PRE_NORM_NAMES],
         ..FORM
     }),
@@ -69,12 +69,11 @@ pub const M2M_100: Arch = Arch {
             ("decoder_start_token_id", ConstValue::Number(2.0)),
         ],
         // A text's positions begin after that of padding.
-        keys: &[KEYS, &[optional("pad_token_id", KeyMapping::AllowOnly(&[ConstValue::Number(1.0)]))]],
+        keys: &[KEYS, FUNCTIONS, &[optional("pad_token_id", KeyMapping::AllowOnly(&[ConstValue::Number(1.0)]))]],
         names: &[NAMES, PRE_NORM_NAMES],
-        // Some files hold the sines.
-        ignored: &["model.encoder.embed_positions", "model.decoder.embed_positions"],
+        ignored: SINES,
         first_position: 0,
-        first_sine: Some(2),
+        sines: Some(Sines { first: 2, reaches_slowest: true }),
         ..FORM
     }),
     ..PRE_NORMED
@@ -82,6 +81,38 @@ pub const M2M_100: Arch = Arch {
 
 const M2M_100_ENCODER: Arch =
     Arch { name: "m2m_100-encoder", model_tensors: &[TOKENS, FINAL_NORM, MODEL_NORM_BIAS, POSITIONS], ..MBART_ENCODER };
+
+/// Of Marian NMT, as the models of OPUS-MT.
+pub const MARIAN: Arch = Arch {
+    name: "marian",
+    encoder: Some(&MARIAN_ENCODER),
+    model_tensors: &[TOKENS, OUTPUT, OUTPUT_BIAS, POSITIONS],
+    layer_tensors: &[ENCODER_NORMS, ENCODER_NORM_BIASES, ATTENTION, CROSS_ATTENTION, CROSS_BIASES, CROSS_OUTPUT_NORM],
+    hugging_face: Some(&HuggingFace {
+        model_types: &["marian"],
+        defaults: &[
+            ("tie_word_embeddings", ConstValue::Bool(true)),
+            ("layer_norm_eps", ConstValue::Number(1e-5)),
+            ("activation_function", ConstValue::Text("gelu")),
+            ("max_position_embeddings", ConstValue::Number(1024.0)),
+            ("decoder_start_token_id", ConstValue::Of("pad_token_id")),
+        ],
+        keys: &[KEYS, MARIAN_KEYS],
+        names: &[NAMES, POST_NORM_NAMES],
+        ignored: SINES,
+        first_position: 0,
+        sines: Some(Sines { first: 0, reaches_slowest: false }),
+        ..FORM
+    }),
+    ..DECODER
+};
+
+const MARIAN_ENCODER: Arch = Arch {
+    name: "marian-encoder",
+    model_tensors: &[TOKENS, POSITIONS],
+    layer_tensors: &[ENCODER_NORMS, ENCODER_NORM_BIASES, ATTENTION],
+    ..ENCODER
+};
 
 const DECODER: Arch = Arch {
     rope: None,
@@ -128,11 +159,16 @@ const KEYS: &[ConfigKey] = &[
     required("vocab_size", KeyMapping::Integer("vocab_size")),
     required("layer_norm_eps", KeyMapping::Float("attention.layer_norm_epsilon")),
     required("decoder_start_token_id", KeyMapping::Integer("decoder_start_token_id")),
-    required("activation_function", KeyMapping::AllowOnly(&[ConstValue::Text("gelu"), ConstValue::Text("relu")])),
-    required("activation_function", KeyMapping::TextIs("relu", "activation_is_relu")),
+    required("activation_function", KeyMapping::Text("activation_function")),
     optional("scale_embedding", KeyMapping::Bool("scale_embedding")),
     optional("is_encoder_decoder", KeyMapping::AllowOnly(&[ConstValue::Bool(true)])),
 ];
+
+const FUNCTIONS: &[ConfigKey] =
+    &[required("activation_function", KeyMapping::AllowOnly(&[ConstValue::Text("gelu"), ConstValue::Text("relu")]))];
+
+/// Some files hold the sines.
+const SINES: &[&str] = &["model.encoder.embed_positions", "model.decoder.embed_positions"];
 
 /// What other models of that time had otherwise; configurations still say it.
 const AS_PUBLISHED: &[ConfigKey] = &[
@@ -140,6 +176,25 @@ const AS_PUBLISHED: &[ConfigKey] = &[
     optional("normalize_embedding", KeyMapping::AllowOnly(&[ConstValue::Bool(true)])),
     optional("add_final_layer_norm", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
     optional("static_position_embeddings", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
+];
+
+/// transformers computes all models alike; what configurations say of another one is refused.
+const MARIAN_KEYS: &[ConfigKey] = &[
+    required(
+        "activation_function",
+        KeyMapping::AllowOnly(&[
+            ConstValue::Text("swish"),
+            ConstValue::Text("silu"),
+            ConstValue::Text("relu"),
+            ConstValue::Text("gelu"),
+        ]),
+    ),
+    // One vocabulary for both languages.
+    optional("share_encoder_decoder_embeddings", KeyMapping::AllowOnly(&[ConstValue::Bool(true)])),
+    optional("normalize_before", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
+    optional("normalize_embedding", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
+    optional("add_final_layer_norm", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
+    optional("static_position_embeddings", KeyMapping::AllowOnly(&[ConstValue::Bool(true)])),
 ];
 
 const NAMES: &[(&str, &str)] = &[

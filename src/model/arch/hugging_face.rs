@@ -37,6 +37,8 @@ pub struct HuggingFace {
     pub partial_rope: bool,
     /// A scaling of rope that is called dynamic is one of its base by a fixed `alpha`, if there is one.
     pub rope_alpha: bool,
+    /// A scaling of rope that is called `ntk` is that of Alibaba's encoders, which know no other.
+    pub rope_ntk: bool,
     /// Files may hold layers past the last one, which predict further tokens and are not read.
     pub has_further_layers: bool,
     /// Beginnings of the tensors of a head that predicts further tokens (`hugging_face/mtp.rs`).
@@ -62,10 +64,19 @@ pub struct HuggingFace {
     pub first_position: u64,
     /// `max_position_embeddings` counts these rows.
     pub counts_first_positions: bool,
-    /// Positions are sines, which files don't hold; the number of a text's first one.
-    pub first_sine: Option<u64>,
+    /// Positions are these sines, whether files hold them or not.
+    pub sines: Option<Sines>,
     /// Other forms of folder for the same architecture, for other values of `model_type`.
     pub others: &'static [&'static HuggingFace],
+}
+
+/// Positions that are sines and cosines of frequencies from 1 down to about 1/10000, as many of each as half a vector has numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sines {
+    /// The position of a text's first token.
+    pub first: u64,
+    /// The last frequency is 1/10000, as in fairseq. Otherwise it would be the one after the last, as in the paper.
+    pub reaches_slowest: bool,
 }
 
 /// What layers with full attention have otherwise than those with a window. `turned` is the share of their rope's pairs that turn, if
@@ -318,6 +329,7 @@ impl HuggingFace {
         by_kind: ByKind::Nothing,
         partial_rope: false,
         rope_alpha: false,
+        rope_ntk: false,
         has_further_layers: false,
         predicts_under: &[],
         quant_methods: &[],
@@ -330,7 +342,7 @@ impl HuggingFace {
         transforms: &[],
         first_position: 0,
         counts_first_positions: true,
-        first_sine: None,
+        sines: None,
         others: &[],
     };
 

@@ -59,7 +59,7 @@ mod t5;
 mod tensors;
 
 pub(crate) use hugging_face::{
-    ByKind, ClassifierForm, ConfigKey, ConstValue, DECODER_SWITCHES, HuggingFace, KeyMapping, WeightTransform,
+    ByKind, ClassifierForm, ConfigKey, ConstValue, DECODER_SWITCHES, HuggingFace, KeyMapping, Sines, WeightTransform,
 };
 pub use tensors::{ExpectedTensor, Need, expected_tensors};
 pub(in crate::model) use tensors::{FIRST_DENSE, FIRST_GATE};
@@ -142,6 +142,7 @@ pub const ARCHS: &[&Arch] = &[
     &bart::BART,
     &bart::MBART,
     &bart::M2M_100,
+    &bart::MARIAN,
 ];
 
 /// An architecture.

@@ -32,26 +32,7 @@ pub const QWEN3_NEXT: Arch = Arch {
     row_splits: &[GATED_QUERIES, JOINED_DELTA_INPUTS, JOINED_DELTA_RATES],
     predicts_further: true,
     gguf_names: GGUF_NAMES,
-    hugging_face: Some(&HuggingFace {
-        model_types: &["qwen3_next"],
-        defaults: DEFAULTS,
-        keys: &[DECODER_KEYS, RMS, &[SILU], DELTA_KEYS, EXPERTS, SHARED],
-        names: &[
-            COMMON_NAMES,
-            PRE_NORM_NAMES,
-            QUERY_KEY_NORM_NAMES,
-            MTP_NAMES,
-            DELTA_NAMES,
-            EXPERT_NAMES,
-            SHARED_NAMES,
-        ],
-        whole_names: &[WHOLE_NAMES],
-        partial_rope: true,
-        predicts_under: &["mtp.", "model.mtp."],
-        other_parts: OTHER_PARTS,
-        transforms: TRANSFORMS,
-        ..HuggingFace::DECODER
-    }),
+    hugging_face: Some(&HuggingFace { model_types: &["qwen3_next"], defaults: DEFAULTS, ..FORM }),
     ..Arch::DECODER
 };
 
@@ -66,14 +47,9 @@ pub const QWEN35: Arch = Arch {
         defaults: DEFAULTS,
         keys: &[DECODER_KEYS, RMS, &[SILU], DELTA_KEYS],
         names: &[COMMON_NAMES, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, MTP_NAMES, DELTA_NAMES],
-        whole_names: &[WHOLE_NAMES],
-        partial_rope: true,
         moved: TEXT_PART,
-        predicts_under: &["mtp.", "model.mtp."],
-        other_parts: OTHER_PARTS,
         text_part_of: &["qwen3_5"],
-        transforms: TRANSFORMS,
-        ..HuggingFace::DECODER
+        ..FORM
     }),
     ..QWEN3_NEXT
 };
@@ -85,27 +61,24 @@ pub const QWEN35_MOE: Arch = Arch {
     row_splits: &[GATED_QUERIES],
     hugging_face: Some(&HuggingFace {
         model_types: &["qwen3_5_moe_text"],
-        defaults: MOE_DEFAULTS,
-        keys: &[DECODER_KEYS, RMS, &[SILU], DELTA_KEYS, EXPERTS, SHARED],
-        names: &[
-            COMMON_NAMES,
-            PRE_NORM_NAMES,
-            QUERY_KEY_NORM_NAMES,
-            MTP_NAMES,
-            DELTA_NAMES,
-            EXPERT_NAMES,
-            SHARED_NAMES,
-        ],
-        whole_names: &[WHOLE_NAMES],
-        partial_rope: true,
         moved: TEXT_PART,
-        predicts_under: &["mtp.", "model.mtp."],
-        other_parts: OTHER_PARTS,
         text_part_of: &["qwen3_5_moe"],
-        transforms: TRANSFORMS,
-        ..HuggingFace::DECODER
+        ..FORM
     }),
     ..QWEN35
+};
+
+/// What their folders share; those without experts have shorter tables.
+const FORM: HuggingFace = HuggingFace {
+    defaults: MOE_DEFAULTS,
+    keys: &[DECODER_KEYS, RMS, &[SILU], DELTA_KEYS, EXPERTS, SHARED],
+    names: &[COMMON_NAMES, PRE_NORM_NAMES, QUERY_KEY_NORM_NAMES, MTP_NAMES, DELTA_NAMES, EXPERT_NAMES, SHARED_NAMES],
+    whole_names: &[WHOLE_NAMES],
+    partial_rope: true,
+    predicts_under: &["mtp.", "model.mtp."],
+    other_parts: OTHER_PARTS,
+    transforms: TRANSFORMS,
+    ..HuggingFace::DECODER
 };
 
 /// Each head's query, then its gate.

@@ -1,5 +1,5 @@
 //! Encoders that are BERT with rope instead of learned positions, and biases. Jina's embeddings v3: the feed-forward is BERT's. GTE (Alibaba's
-//! multilingual and v1.5 models, as transformers has them): the feed-forward has a gate. The task adapters of Jina's are files of their own,
+//! multilingual and v1.5 models): the feed-forward has a gate. The task adapters of Jina's are files of their own,
 //! which are not read: what runs is the model without any.
 
 use super::{
@@ -57,10 +57,31 @@ pub const GTE: Arch = Arch {
         other_parts: &["pooler.", "gte.pooler.", "new.pooler.", "lm_head."],
         other_heads: &["classifier.", "qa_outputs."],
         classifier: Some(&POOLED),
+        others: &[&NEW],
         ..HuggingFace::DECODER
     }),
     ..Arch::ENCODER
 };
+
+/// GTE as Alibaba's own code writes it.
+const NEW: HuggingFace = HuggingFace {
+    model_types: &["new"],
+    defaults: &[("rope_theta", ConstValue::Number(10000.0)), ("layer_norm_eps", ConstValue::Number(1e-12))],
+    keys: &[KEYS, NEW_KEYS],
+    names: &[NAMES, TRANSFORMERS_NAMES, ALIBABA_NAMES, UNPACKED_NAMES],
+    rope_ntk: true,
+    prefixes: &["new."],
+    other_parts: &["pooler.", "new.pooler.", "lm_head."],
+    other_heads: &["classifier.", "qa_outputs."],
+    classifier: Some(&POOLED),
+    ..HuggingFace::DECODER
+};
+
+const NEW_KEYS: &[ConfigKey] = &[
+    optional("position_embedding_type", KeyMapping::AllowOnly(&[ConstValue::Text("rope")])),
+    optional("layer_norm_type", KeyMapping::AllowOnly(&[ConstValue::Text("layer_norm")])),
+    optional("logn_attention_scale", KeyMapping::AllowOnly(&[ConstValue::Bool(false)])),
+];
 
 const KEYS: &[ConfigKey] = &[
     required("num_hidden_layers", KeyMapping::Integer("block_count")),
@@ -86,6 +107,13 @@ const ALIBABA_NAMES: &[(&str, &str)] = &[
     ("blk.{}.ffn_up_gate", "encoder.layer.{}.mlp.up_gate_proj"),
     ("blk.{}.ffn_down", "encoder.layer.{}.mlp.down_proj"),
     ("blk.{}.layer_output_norm", "encoder.layer.{}.mlp_ln"),
+];
+
+/// The same with `pack_qkv: false`.
+const UNPACKED_NAMES: &[(&str, &str)] = &[
+    ("blk.{}.attn_q", "encoder.layer.{}.attention.q_proj"),
+    ("blk.{}.attn_k", "encoder.layer.{}.attention.k_proj"),
+    ("blk.{}.attn_v", "encoder.layer.{}.attention.v_proj"),
 ];
 
 /// As Jina's own code names them.

@@ -53,6 +53,9 @@ pub const TEXT_FILES: &[&str] = &[
     "sentence_bert_config.json",
 ];
 
+/// The same of Marian's folders, which have them in place of tokenizer.json.
+pub const MARIAN_FILES: &[&str] = &["source.spm", "vocab.json"];
+
 /// The metadata key for the head of another task that nothing reads: its name. GGUF files have no such key.
 pub const IGNORED_HEAD: &str = "general.ignored_head";
 

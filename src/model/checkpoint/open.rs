@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::rows::divided;
-use super::{Checkpoint, Origin, Part, TEXT_FILES, TensorInfo, TensorValues, completed, modules};
+use super::{Checkpoint, MARIAN_FILES, Origin, Part, TEXT_FILES, TensorInfo, TensorValues, completed, modules};
 use crate::error::{Code, Result};
 use crate::model::folder::{Folder, OpenFile};
 use crate::model::gguf::{self, Gguf, Metadata, SplitName};
@@ -238,7 +238,10 @@ async fn of_safetensors<'f>(
     let tensors = completed::of_folder(&metadata, tensors)?;
     let listed = folder.list().await?;
     let mut text_files = BTreeMap::new();
-    for name in TEXT_FILES {
+    for name in TEXT_FILES.iter().chain(MARIAN_FILES) {
+        if MARIAN_FILES.contains(name) && text_files.contains_key("tokenizer.json") {
+            continue;
+        }
         if listed.as_ref().is_some_and(|names| !name.contains('/') && !names.iter().any(|listed| listed == name)) {
             continue;
         }

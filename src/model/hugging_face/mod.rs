@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map, Value as Json};
 
-use super::arch::{ConstValue, DECODER_SWITCHES, HuggingFace, RopeKind, WeightTransform};
+use super::arch::{Arch, ConstValue, DECODER_SWITCHES, HuggingFace, RopeKind, WeightTransform};
 use super::checkpoint::{IGNORED_HEAD, IGNORED_PARTS, Part, TensorInfo, TensorValues, WITHOUT_OUTPUT};
 use super::gguf::{GgmlType, Metadata};
 use super::safetensors::{Dtype, TensorEntry};
@@ -131,8 +131,8 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
     if hf.first_position > 0 {
         skip_rows(hf.first_position, &mut tensors)?;
     }
-    if let Some(first) = hf.first_sine {
-        tensors.extend(sines::tables(&metadata, arch.name, first)?);
+    if let Some(form) = hf.sines {
+        tensors.extend(sines::tables(&metadata, arch.name, form)?);
     }
     // A model that was saved without its head, or with a head that labels texts, gives no logits of tokens.
     let is_headless = !files.iter().flatten().any(|entry| entry.name.starts_with("model."));
@@ -179,6 +179,55 @@ pub fn translate(config: &[u8], files: &[Vec<TensorEntry>]) -> Result<(Metadata,
         });
     }
     Ok((metadata, tensors))
+}
+
+/// What a module of transformers is among the tensors of a model.
+pub(in crate::model) enum Module {
+    /// The matrix with this name. Of queries and keys, which elements of a head rope turns together in transformers.
+    Matrix { tensor: String, rope: RopeKind },
+    /// A matrix whose rows stand elsewhere in our tensors.
+    Reordered(String),
+    /// An expert, whose matrix is a part of a stack.
+    Expert,
+    /// None that a model of this architecture has.
+    Unknown,
+}
+
+/// A module by its name in transformers, such as `model.layers.0.self_attn.q_proj`.
+pub(in crate::model) fn module(arch: &Arch, name: &str) -> Module {
+    let weight = format!("{name}.weight");
+    for form in arch.hugging_face.into_iter().flat_map(HuggingFace::all) {
+        match names::translate(form, &[], &weight) {
+            Translated::Name(tensor) => {
+                let stem = names::stem(&tensor);
+                let is_of = |end: &str| stem.strip_suffix(end).is_some_and(|before| before.ends_with('.'));
+                let is_split = arch.row_splits.iter().any(|split| is_of(split.whole));
+                return if is_split || (form.groups_heads && is_of("attn_qkv")) {
+                    Module::Reordered(tensor)
+                } else {
+                    Module::Matrix { rope: form.rope, tensor }
+                };
+            }
+            Translated::Expert(..) => return Module::Expert,
+            _ => {}
+        }
+    }
+    Module::Unknown
+}
+
+/// The module of transformers that holds a matrix of ours, such as `blk.0.attn_q.weight`; `None` if transformers has it otherwise.
+pub(in crate::model) fn module_of(arch: &Arch, tensor: &str) -> Option<(String, RopeKind)> {
+    let stem = tensor.strip_suffix(".weight")?;
+    let forms = || arch.hugging_face.into_iter().flat_map(HuggingFace::all);
+    let modules = forms().flat_map(|form| form.names.iter().copied().flatten()).filter_map(|(ours, theirs)| {
+        let layer = names::matches(ours, stem)?.first().map(u32::to_string).unwrap_or_default();
+        Some(theirs.replacen("{}", &layer, 1))
+    });
+    // The first whose way back is the same tensor: tables of several forms may name it.
+    modules.into_iter().find_map(|name| match module(arch, &name) {
+        Module::Matrix { tensor: found, rope } if found == tensor => Some((name, rope)),
+        _ => None,
+    })
 }
 
 /// A `config.json` with null for numbers that JSON has not and Python writes: infinities, and what is no number.

@@ -69,6 +69,14 @@ pub(super) fn translate(config: &Config, hf: &HuggingFace) -> Result<Rope> {
     if let Some(alpha) = alpha {
         theta = Some(theta.unwrap_or(10000.0) * alpha.powf(rope_dim / (rope_dim - 2.0)));
     }
+    let ntk = if hf.rope_ntk { ntk_factor(scaling)? } else { None };
+    if let Some(factor) = ntk {
+        // Pair i turns more slowly by factor^(2 (i + 1) / dim), so the last one by the whole factor: a larger base, and a scaling of all
+        // pairs (Su 2023, https://kexue.fm/archives/9706).
+        theta = Some(theta.unwrap_or(10000.0) * factor);
+        rope.metadata.push(("rope.scaling.type", Value::String("linear".to_owned())));
+        rope.metadata.push(("rope.scaling.factor", Value::F64(factor.powf(2.0 / rope_dim))));
+    }
     if let Some(theta) = theta {
         rope.metadata.push(("rope.freq_base", Value::F64(theta)));
     }
@@ -103,6 +111,7 @@ pub(super) fn translate(config: &Config, hf: &HuggingFace) -> Result<Rope> {
     };
     match kind {
         "default" => {}
+        "ntk" if hf.rope_ntk => {}
         "dynamic" if alpha.is_some() => {}
         "llama3" => {
             let old = needed("original_max_position_embeddings")?;
@@ -185,6 +194,34 @@ pub(super) fn translate(config: &Config, hf: &HuggingFace) -> Result<Rope> {
         rope.metadata.push(("attention.scale", Value::F64(multiplier * multiplier / (turned + plain).sqrt())));
     }
     Ok(rope)
+}
+
+/// The factor of a scaling called `ntk`, if it changes anything.
+fn ntk_factor(scaling: Option<&Config>) -> Result<Option<f64>> {
+    let Some(scaling) = scaling else { return Ok(None) };
+    let kind = scaling.get("rope_type").or(scaling.get("type")).and_then(Json::as_str).unwrap_or("default");
+    if kind == "default" {
+        return Ok(None);
+    }
+    if kind != "ntk" {
+        bail!(
+            UnsupportedArchitecture,
+            "config.json has rope scaling of type {kind:?}; for this model_type only \"ntk\" is supported"
+        );
+    }
+    if let Some(mixed) = scaling.get("mixed_b").filter(|mixed| !mixed.is_null()) {
+        bail!(
+            UnsupportedArchitecture,
+            "config.json has rope scaling \"ntk\" with mixed_b: {mixed}, which is not supported"
+        );
+    }
+    let factor = number_of(Some(scaling), scaling, "factor")?;
+    match factor {
+        Some(factor) if factor.is_finite() && factor >= 1.0 => Ok(Some(factor).filter(|factor| *factor > 1.0)),
+        _ => {
+            bail!(InvalidMetadata, "config.json has rope scaling \"ntk\" with a factor of {factor:?}, wanted 1 or more")
+        }
+    }
 }
 
 /// A number from rope's own object or, if there is none, from the whole configuration.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
-use super::rows::{Moved, PositionRows};
+use super::rows::{Moved, PositionRows, StateSize};
 use super::{KeyRope, SequenceState, Shift};
 use crate::error::Result;
 use crate::model::config::Config;
@@ -64,19 +64,13 @@ pub struct KvCache {
 }
 
 impl KvCache {
-    /// Room for `capacity` tokens, or a few more, in each of `sequences` sequences. Memory is never read before it is written.
-    pub fn new(
-        context: &Context,
-        config: &Config,
-        capacity: usize,
-        sequences: usize,
-        format: KvFormat,
-    ) -> Result<Self> {
-        let of_layer = |layer| [(columns(layer, format), "k_cache"), (columns(layer, format), "v_cache")];
-        let all = config.layers_with_kv().flat_map(of_layer);
-        let rows = PositionRows::new(context, all, capacity, sequences, format)?;
+    /// Memory is never read before it is written.
+    pub fn new(context: &Context, config: &Config, size: StateSize) -> Result<Self> {
+        let columns = |layer| columns(layer, size.format);
+        let of_layer = |layer| [(columns(layer), "k_cache"), (columns(layer), "v_cache")];
+        let rows = PositionRows::new(context, config.layers_with_kv().flat_map(of_layer), size)?;
         let head_dims = config.layers_with_kv().map(|layer| layer.head_dim).collect();
-        Ok(Self { rows, head_dims, dtype: format.dtype() })
+        Ok(Self { rows, head_dims, dtype: size.format.dtype() })
     }
 
     /// The part of one sequence, in the same memory.
@@ -85,8 +79,8 @@ impl KvCache {
     }
 
     /// The bytes of a cache, and the bytes of its largest binding.
-    pub fn needs(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (u64, u64) {
-        let bytes = |layer: &LayerConfig| PositionRows::needs(columns(layer, format), capacity, sequences, format);
+    pub fn needs(config: &Config, size: StateSize) -> (u64, u64) {
+        let bytes = |layer: &LayerConfig| PositionRows::needs(columns(layer, size.format), size);
         let all = config.layers_with_kv().fold(0u64, |all, layer| all.saturating_add(bytes(layer).saturating_mul(2)));
         (all, config.layers_with_kv().map(bytes).max().unwrap_or(0))
     }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::rows::{Moved, PositionRows};
-use super::{KeyRope, KvFormat, SequenceState, Shift};
+use super::{KeyRope, KvFormat, SequenceState, Shift, StateSize};
 use crate::error::Result;
 use crate::model::config::Config;
 use crate::tensor::ops::{KvShift, cache_columns};
@@ -20,16 +20,10 @@ pub struct LatentCache {
 }
 
 impl LatentCache {
-    /// Room for `capacity` tokens, or a few more, in each of `sequences` sequences. Memory is never read before it is written.
-    pub fn new(
-        context: &Context,
-        config: &Config,
-        capacity: usize,
-        sequences: usize,
-        format: KvFormat,
-    ) -> Result<Self> {
-        let all = config.layers_with_latents().map(|_| (columns(config, format), "latent_cache"));
-        Ok(Self { rows: PositionRows::new(context, all, capacity, sequences, format)?, row: row(config) })
+    /// Memory is never read before it is written.
+    pub fn new(context: &Context, config: &Config, size: StateSize) -> Result<Self> {
+        let all = config.layers_with_latents().map(|_| (columns(config, size.format), "latent_cache"));
+        Ok(Self { rows: PositionRows::new(context, all, size)?, row: row(config) })
     }
 
     /// The part of one sequence, in the same memory.
@@ -38,12 +32,12 @@ impl LatentCache {
     }
 
     /// The bytes of a cache, and the bytes of its largest binding.
-    pub fn needs(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (u64, u64) {
+    pub fn needs(config: &Config, size: StateSize) -> (u64, u64) {
         let layers = config.layers_with_latents().count() as u64;
         if layers == 0 {
             return (0, 0);
         }
-        let binding = PositionRows::needs(columns(config, format), capacity, sequences, format);
+        let binding = PositionRows::needs(columns(config, size.format), size);
         (binding.saturating_mul(layers), binding)
     }
 

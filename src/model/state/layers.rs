@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::{KeyRope, KvCache, KvFormat, LatentCache, MtpStates, RecurrentStates, SequenceState, Shift, SourceStates};
+use super::{KeyRope, KvCache, LatentCache, MtpStates, RecurrentStates, SequenceState, Shift, SourceStates, StateSize};
 use crate::error::Result;
+use crate::model::adapters::ActiveAdapters;
 use crate::model::config::Config;
 use crate::tensor::{Context, Tensor};
 
@@ -16,12 +17,13 @@ pub struct LayerStates {
     recurrent: RecurrentStates,
     mtp: Option<Box<MtpStates>>,
     source: Option<Box<SourceStates>>,
+    adapters: Option<ActiveAdapters>,
 }
 
 impl LayerStates {
     /// All must be of the same sequences.
     pub fn new(kv: KvCache, latents: LatentCache, recurrent: RecurrentStates) -> Self {
-        Self { kv, latents: Rc::new(latents), recurrent, mtp: None, source: None }
+        Self { kv, latents: Rc::new(latents), recurrent, mtp: None, source: None, adapters: None }
     }
 
     /// The same with the states of cross-attention, of the same sequences.
@@ -34,14 +36,24 @@ impl LayerStates {
         Self { mtp: Some(Box::new(mtp)), ..self }
     }
 
+    /// The same memory, of sequences that run with these adapters.
+    pub fn with_adapters(self, adapters: Option<ActiveAdapters>) -> Self {
+        Self { adapters, ..self }
+    }
+
+    /// What adds to the products of a pass; `None` where no adapter is active.
+    pub fn adapters(&self) -> Option<&ActiveAdapters> {
+        self.adapters.as_ref()
+    }
+
     /// The bytes of a model's states without checkpoints, and the bytes of their largest binding.
-    pub fn needs(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (u64, u64) {
-        let (kv, kv_binding) = KvCache::needs(config, capacity, sequences, format);
+    pub fn needs(config: &Config, size: StateSize) -> (u64, u64) {
+        let (kv, kv_binding) = KvCache::needs(config, size);
         // As many for the texts of an encoder.
         let kv = kv.saturating_mul(if config.encoder.is_some() { 2 } else { 1 });
-        let (latents, latent_binding) = LatentCache::needs(config, capacity, sequences, format);
-        let recurrent = RecurrentStates::needs(config, sequences);
-        let mtp = config.mtp.as_ref().map(|mtp| MtpStates::needs(mtp, capacity, sequences, format));
+        let (latents, latent_binding) = LatentCache::needs(config, size);
+        let recurrent = RecurrentStates::needs(config, size.sequences);
+        let mtp = config.mtp.as_ref().map(|mtp| MtpStates::needs(mtp, size));
         let (mtp, mtp_binding) = mtp.unwrap_or_default();
         let all = kv.saturating_add(latents).saturating_add(recurrent).saturating_add(mtp);
         (all, kv_binding.max(latent_binding).max(mtp_binding))
@@ -52,7 +64,8 @@ impl LayerStates {
         let latents = Rc::new(self.latents.sequence(index)?);
         let source = self.source.as_ref().map(|source| source.sequence(index).map(Box::new)).transpose()?;
         let mtp = self.mtp.as_ref().map(|mtp| mtp.sequence(index).map(Box::new)).transpose()?;
-        Ok(Self { kv: self.kv.sequence(index)?, latents, recurrent: self.recurrent.sequence(index)?, mtp, source })
+        let (kv, recurrent) = (self.kv.sequence(index)?, self.recurrent.sequence(index)?);
+        Ok(Self { kv, latents, recurrent, mtp, source, adapters: self.adapters.clone() })
     }
 
     /// Keys and values.
@@ -123,6 +136,10 @@ impl SequenceState for LayerStates {
 
     fn checkpoint(&self, context: &Context, length: usize) -> Result<()> {
         self.each().into_iter().try_for_each(|state| state.checkpoint(context, length))
+    }
+
+    fn give_up_checkpoints(&self) {
+        self.each().into_iter().for_each(|state| state.give_up_checkpoints());
     }
 
     fn roll_back(&self, context: &Context, length: usize) -> Result<()> {

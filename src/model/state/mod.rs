@@ -17,6 +17,7 @@ pub use latents::LatentCache;
 pub use layers::LayerStates;
 pub use mtp::MtpStates;
 pub use recurrent::{RecurrentLayer, RecurrentStates};
+pub use rows::StateSize;
 pub use saved::{restore, save};
 pub use source::SourceStates;
 
@@ -43,6 +44,9 @@ pub trait SequenceState {
     fn checkpoint(&self, _context: &Context, _length: usize) -> Result<()> {
         Ok(())
     }
+
+    /// Gives up all checkpoints and their memory, which may not work. Only 0 is recoverable then.
+    fn give_up_checkpoints(&self) {}
 
     /// Returns to a recoverable length. Longer ones are no longer recoverable.
     fn roll_back(&self, _context: &Context, _length: usize) -> Result<()> {

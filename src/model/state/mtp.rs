@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::{KeyRope, KvCache, KvFormat, SequenceState, Shift};
+use super::{KeyRope, KvCache, SequenceState, Shift, StateSize};
 use crate::error::Result;
 use crate::model::config::Config;
 use crate::tensor::{Context, Desc, Shape, Tensor};
@@ -26,24 +26,18 @@ pub struct MtpStates {
 
 impl MtpStates {
     /// `config` is that of the head.
-    pub fn new(
-        context: &Context,
-        config: &Config,
-        capacity: usize,
-        sequences: usize,
-        format: KvFormat,
-    ) -> Result<Self> {
-        let kv = KvCache::new(context, config, capacity, sequences, format)?;
-        let hidden = context.lasting(Desc::f32(&[sequences, KEPT * config.n_embd]), "hidden_states")?;
+    pub fn new(context: &Context, config: &Config, size: StateSize) -> Result<Self> {
+        let kv = KvCache::new(context, config, size)?;
+        let hidden = context.lasting(Desc::f32(&[size.sequences, KEPT * config.n_embd]), "hidden_states")?;
         // A restored text comes without them, and what is read then must be numbers.
         context.write(&hidden, 0, &vec![0; hidden.bytes() as usize])?;
         Ok(Self { kv, hidden, of_all: None })
     }
 
     /// Their bytes, and the bytes of their largest binding.
-    pub fn needs(config: &Config, capacity: usize, sequences: usize, format: KvFormat) -> (u64, u64) {
-        let (kv, binding) = KvCache::needs(config, capacity, sequences, format);
-        let hidden = (4 * KEPT * config.n_embd) as u64 * sequences as u64;
+    pub fn needs(config: &Config, size: StateSize) -> (u64, u64) {
+        let (kv, binding) = KvCache::needs(config, size);
+        let hidden = (4 * KEPT * config.n_embd) as u64 * size.sequences as u64;
         (kv.saturating_add(hidden), binding.max(hidden))
     }
 

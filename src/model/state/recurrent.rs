@@ -214,6 +214,12 @@ impl SequenceState for RecurrentStates {
         self.with_own(|own| own.kept.push(Checkpoint { length, layers }))
     }
 
+    fn give_up_checkpoints(&self) {
+        if let Some(own) = self.checkpoints.borrow_mut().get_mut(self.sequence) {
+            *own = Checkpoints::default();
+        }
+    }
+
     fn roll_back(&self, context: &Context, length: usize) -> Result<()> {
         // At position 0 the old state does not count.
         if length > 0 && !self.layers.is_empty() {

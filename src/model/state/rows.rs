@@ -7,6 +7,17 @@ use crate::error::Result;
 use crate::tensor::ops::CopySequence;
 use crate::tensor::{Context, Desc, Shape, Tensor};
 
+/// What states have room for.
+#[derive(Clone, Copy, Debug)]
+pub struct StateSize {
+    /// Tokens of each sequence; there may be room for a few more.
+    pub capacity: usize,
+    /// Sequences.
+    pub sequences: usize,
+    /// How keys, values and latents are stored.
+    pub format: KvFormat,
+}
+
 /// Cloning clones the handle.
 #[derive(Clone)]
 pub(super) struct PositionRows {
@@ -26,21 +37,18 @@ pub(super) struct Moved {
 }
 
 impl PositionRows {
-    /// A tensor for each of `columns`, which have its name. There is room for `capacity` tokens, or a few more, in each of `sequences` sequences. Memory is
-    /// never read before it is written.
+    /// A tensor for each of `columns`, which have its name. Memory is never read before it is written.
     pub fn new(
         context: &Context,
         columns: impl Iterator<Item = (usize, &'static str)>,
-        capacity: usize,
-        sequences: usize,
-        format: KvFormat,
+        size: StateSize,
     ) -> Result<Self> {
-        let tensor = |(columns, name)| context.lasting(Self::desc(columns, capacity, sequences, format), name);
+        let tensor = |(columns, name)| context.lasting(Self::desc(columns, size), name);
         let tensors = columns.map(tensor).collect::<Result<_>>()?;
-        Ok(Self { tensors, capacity: format.capacity(capacity, sequences), part_of: None })
+        Ok(Self { tensors, capacity: size.format.capacity(size.capacity, size.sequences), part_of: None })
     }
 
-    fn desc(columns: usize, capacity: usize, sequences: usize, format: KvFormat) -> Desc {
+    fn desc(columns: usize, StateSize { capacity, sequences, format }: StateSize) -> Desc {
         let capacity = format.capacity(capacity, sequences);
         let shape = match sequences {
             1 => Shape::from([capacity, columns]),
@@ -50,8 +58,8 @@ impl PositionRows {
     }
 
     /// The bytes of a tensor.
-    pub fn needs(columns: usize, capacity: usize, sequences: usize, format: KvFormat) -> u64 {
-        let desc = Self::desc(columns, capacity, sequences, format);
+    pub fn needs(columns: usize, size: StateSize) -> u64 {
+        let desc = Self::desc(columns, size);
         let elements = desc.shape.dims().iter().fold(1u64, |elements, dim| elements.saturating_mul(*dim as u64));
         desc.dtype.bytes(elements)
     }

@@ -79,7 +79,7 @@ ops! {
         embedding: Embedding,
         embedding_part: EmbeddingPart,
     }
-    experts () {
+    experts (stack) {
         combine_experts: CombineExperts,
         group_experts: GroupExperts,
         mat_mul_experts: MatMulExperts,
@@ -115,7 +115,9 @@ ops! {
         max_pool2d: MaxPool2d,
     }
     products (epilogue, residual) {
+        low_rank_add: LowRankAdd,
         mat_mul: MatMul,
+        mat_mul_backward: MatMulBackward,
         mat_mul_f32: MatMulF32,
         mat_mul_int8: MatMulInt8,
         mat_vec: MatVec,
@@ -158,6 +160,9 @@ ops! {
         sort: Sort,
         sort_runs: SortRuns,
     }
+    training () {
+        adam_w: AdamW,
+    }
 }
 
 pub use activations::activation::Activation;
@@ -176,6 +181,7 @@ pub use experts::route_experts::{ExpertGroups, Gating};
 pub use indexing::scatter_add::ScatterKind;
 pub use norms::row_norm::RowNorm;
 pub use products::epilogue::Epilogue;
+pub use products::low_rank_add::LowRankSegment;
 pub use products::residual::Residual;
 pub use recurrent::short_convolution::ConvolutionForm;
 pub use sorting::sort_key::{SortKey, SortOrder};

@@ -44,7 +44,7 @@ use std::fmt;
 
 use super::Rng;
 use crate::error::Result;
-use crate::gpu::{BINDING_ALIGNMENT, Define};
+use crate::gpu::{BINDING_ALIGNMENT, Capabilities, Define};
 
 /// Weights in a block on the GPU.
 pub const BLOCK: usize = 32;
@@ -286,6 +286,22 @@ impl Format {
             })
             .collect();
         SoaLayout { arrays, bytes }
+    }
+
+    /// The layout on a device: on the CPU that of a file. An error if the device does not take the format.
+    pub fn layout_on(&self, rows: usize, columns: usize, capabilities: Option<&Capabilities>) -> Result<SoaLayout> {
+        if !capabilities.is_some_and(|capabilities| capabilities.cpu) {
+            return Ok(self.soa_layout(rows, columns));
+        }
+        if self.gguf_type.is_none() {
+            bail!(
+                UnsupportedTensorType,
+                "the CPU does not take weights of {}; load them with the device 'gpu'",
+                self.name
+            );
+        }
+        let bytes = ((rows * self.row_bytes(columns)?) as u64).next_multiple_of(16);
+        Ok(SoaLayout { arrays: vec![(0, bytes)], bytes })
     }
 
     /// Dequantises whole blocks of a file. An error if `bytes` and `out` have different numbers of blocks.

@@ -1,5 +1,5 @@
 //! The rules of GGML's reference quantiser in plain loops (`quantize_row_q8_0_ref`, `…_q4_0_ref`, `…_iq4_nl_ref`, `…_q4_K_ref`, `…_q6_K_ref`),
-//! each operation rounded to f32. Only tests call them.
+//! each operation rounded to f32. Tests call them, and the CPU's device.
 
 use half::f16;
 

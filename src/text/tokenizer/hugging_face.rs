@@ -109,7 +109,7 @@ impl SpecialToken {
 
 /// The fields of tokenizer_config.json and special_tokens_map.json that are read.
 #[derive(Default, Deserialize)]
-struct SpecialSection {
+pub(super) struct SpecialSection {
     bos_token: Option<SpecialToken>,
     eos_token: Option<SpecialToken>,
     unk_token: Option<SpecialToken>,
@@ -123,6 +123,39 @@ struct SpecialSection {
     add_eos_token: Option<bool>,
     #[serde(default)]
     added_tokens_decoder: Option<BTreeMap<u32, AddedSection>>,
+    /// Of Marian: the two languages have a vocabulary each.
+    pub separate_vocabs: Option<bool>,
+}
+
+/// The texts of special tokens that the two files name. tokenizer_config.json comes first.
+pub(super) struct Special {
+    pub bos: Option<String>,
+    pub eos: Option<String>,
+    pub pad: Option<String>,
+    pub unk: Option<String>,
+    /// Those of encoders, and those without a role.
+    pub others: Vec<String>,
+}
+
+impl Special {
+    pub(super) fn of(config: &SpecialSection, map: &SpecialSection) -> Self {
+        let name = |pick: fn(&SpecialSection) -> &Option<SpecialToken>| {
+            pick(config).as_ref().or(pick(map).as_ref()).map(|token| token.text().to_owned())
+        };
+        let roles = [
+            name(|section| &section.sep_token),
+            name(|section| &section.cls_token),
+            name(|section| &section.mask_token),
+        ];
+        let more = [config, map].into_iter().flat_map(|section| section.additional_special_tokens.iter().flatten());
+        Self {
+            bos: name(|section| &section.bos_token),
+            eos: name(|section| &section.eos_token),
+            pad: name(|section| &section.pad_token),
+            unk: name(|section| &section.unk_token),
+            others: roles.into_iter().flatten().chain(more.map(|token| token.text().to_owned())).collect(),
+        }
+    }
 }
 
 /// Ids in a config file: one number or a list.
@@ -134,8 +167,18 @@ enum Ids {
 }
 
 #[derive(Default, Deserialize)]
-struct EndSection {
+pub(super) struct EndSection {
     eos_token_id: Option<Ids>,
+}
+
+impl EndSection {
+    /// The tokens that end an answer, if the file names any.
+    pub(super) fn ids(self) -> Option<Vec<u32>> {
+        self.eos_token_id.map(|ids| match ids {
+            Ids::One(id) => vec![id],
+            Ids::Many(ids) => ids,
+        })
+    }
 }
 
 fn check_size(name: &str, bytes: &[u8], largest: usize) -> Result<()> {
@@ -145,7 +188,7 @@ fn check_size(name: &str, bytes: &[u8], largest: usize) -> Result<()> {
     Ok(())
 }
 
-fn read_or_default<T: DeserializeOwned + Default>(name: &str, bytes: Option<&[u8]>) -> Result<T> {
+pub(super) fn read_or_default<T: DeserializeOwned + Default>(name: &str, bytes: Option<&[u8]>) -> Result<T> {
     let Some(bytes) = bytes else { return Ok(T::default()) };
     check_size(name, bytes, LARGEST_CONFIG)?;
     json::from_slice(bytes).map_err(|cause| err!(UnsupportedTokenizer, "{name}: {cause}"))
@@ -167,27 +210,13 @@ pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
     let pre_tokenizers = PreTokenizers::new(file.pre_tokenizer.as_ref())?;
     let decoding = Decoding::new(file.decoder.as_ref())?;
 
-    // Either file may name a token; tokenizer_config.json comes first.
-    let name = |pick: fn(&SpecialSection) -> &Option<SpecialToken>| {
-        pick(&config).as_ref().or(pick(&map).as_ref()).map(|token| token.text().to_owned())
-    };
-    let bos_text = name(|section| &section.bos_token);
-    let eos_text = name(|section| &section.eos_token);
-    let pad_text = name(|section| &section.pad_token);
-    let others = [
-        name(|section| &section.unk_token),
-        name(|section| &section.sep_token),
-        name(|section| &section.cls_token),
-        name(|section| &section.mask_token),
-    ];
-    let more = [&config, &map].into_iter().flat_map(|section| section.additional_special_tokens.iter().flatten());
-    let named: Vec<String> = [&bos_text, &eos_text, &pad_text]
+    let Special { bos: bos_text, eos: eos_text, pad: pad_text, unk, others } = Special::of(&config, &map);
+    let named: Vec<String> = [&bos_text, &eos_text, &pad_text, &unk]
         .into_iter()
-        .chain(&others)
         .flatten()
-        .cloned()
-        .chain(more.map(|token| token.text().to_owned()))
+        .chain(&others)
         .filter(|text| !text.is_empty())
+        .cloned()
         .collect();
 
     let mut added: Vec<Added> =
@@ -238,12 +267,7 @@ pub(super) fn parts_of(files: &TokenizerFiles) -> Result<Parts> {
         pair = PairForm::of(&before, (&after, &before), &after, [0, 1]);
     }
     let mut ends: Vec<u32> = Vec::new();
-    let listed = [generation.eos_token_id, model_config.eos_token_id].into_iter().flatten().next();
-    let listed = match listed {
-        None => Vec::new(),
-        Some(Ids::One(id)) => vec![id],
-        Some(Ids::Many(ids)) => ids,
-    };
+    let listed = [generation, model_config].into_iter().find_map(EndSection::ids).unwrap_or_default();
     // Configs for padded vocabularies may name ids without tokens.
     ends.extend(eos.into_iter().chain(listed).filter(|&id| (id as usize) < types.len()));
     for id in before.iter().chain(&after) {

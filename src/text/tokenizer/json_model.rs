@@ -39,7 +39,7 @@ pub(super) struct ModelSection {
 }
 
 /// Tokens with their ids or, for unigram, with their scores.
-enum VocabSection {
+pub(super) enum VocabSection {
     Ids(Vec<(String, u32)>),
     Scores(Vec<(String, f64)>),
 }
@@ -333,8 +333,8 @@ pub(super) fn put(tokens: &mut Vec<Option<String>>, n_entries: usize, id: u32, t
 }
 
 impl BuiltModel {
-    /// The id of the model's token with this text.
+    /// The id of the model's token with this text. The empty one stands for those that no text is to match.
     pub(super) fn id(&self, token: &str) -> Option<u32> {
-        self.model.token_to_id(token)
+        if token.is_empty() { None } else { self.model.token_to_id(token) }
     }
 }

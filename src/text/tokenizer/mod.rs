@@ -2,7 +2,7 @@
 //!
 //! GGUF: `gpt2` is byte-level BPE (`byte_level`, words by `pre`), `llama` is sentencepiece BPE (`sentencepiece`); special tokens are cut
 //! out of the text first (`special`). The other behaviour follows llama.cpp, which defined the metadata. A tokenizer.json (`hugging_face`)
-//! is a `pipeline` of the `tokenizers` crate, and so are GGUF's other kinds (`gguf`). Must not know files, models or chats.
+//! is a `pipeline` of the `tokenizers` crate, and so are GGUF's other kinds (`gguf`) and Marian's folders (`marian`). Must not know files, models or chats.
 
 mod added;
 mod byte_level;
@@ -11,15 +11,18 @@ mod decoding;
 mod gguf;
 mod hugging_face;
 mod json_model;
+mod marian;
 mod normal_form;
 mod normalizers;
 mod pair;
 mod parts;
 mod pattern;
+mod piece_ids;
 mod pipeline;
 mod pre;
 mod pre_tokenizers;
 mod sentencepiece;
+mod sentencepiece_model;
 mod special;
 mod steps;
 mod token_finder;
@@ -31,6 +34,7 @@ use std::collections::HashMap;
 use self::byte_level::ByteLevelBpe;
 use self::decoding::{Decoding, Place};
 pub use self::hugging_face::TokenizerFiles;
+pub use self::marian::MarianFiles;
 use self::pair::{Ends, PairForm};
 pub use self::pair::{TypedIds, longest_first};
 use self::parts::Parts;
@@ -167,6 +171,11 @@ impl Tokenizer {
         Self::of(hugging_face::parts_of(files)?)
     }
 
+    /// Builds the tokenizer of a Marian folder, which has no tokenizer.json.
+    pub fn from_marian(files: &MarianFiles) -> Result<Self> {
+        Self::of(marian::parts_of(files)?)
+    }
+
     fn of(parts: Parts) -> Result<Self> {
         let Parts { pipeline, decoding, tokens, types, added, .. } = parts;
         let mut is_added = vec![false; types.len()];
@@ -214,10 +223,32 @@ impl Tokenizer {
     /// are written in the text into their ids: use it for rendered chat templates. Without it they are plain text: use that for text of
     /// unknown origin.
     pub fn encode(&self, text: &str, add_special: bool, parse_special: bool) -> Result<Vec<u32>> {
+        let (before, after) = if add_special { (&self.before[..], &self.after[..]) } else { (&[][..], &[][..]) };
+        self.encode_between(before, text, parse_special, after)
+    }
+
+    /// The ids of a text between the model's special tokens, of which one says its language, as in NLLB and mBART: `language` takes its place.
+    /// Control tokens in the text become their ids.
+    pub fn encode_from_language(&self, text: &str, language: &str) -> Result<Vec<u32>> {
+        let is_language = |id: u32| {
+            let is_code = |text: &[u8]| text.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+            self.is_control(id) && self.written_bytes(id).is_ok_and(is_code)
+        };
+        let mut written = self.before.iter().chain(&self.after).filter(|id| is_language(**id));
+        let (Some(&default), None) = (written.next(), written.next()) else {
+            bail!(InvalidRequest, "this model's tokenizer writes no language beside a text; leave it out");
+        };
+        let Some(id) = self.token_id(language).filter(|id| is_language(*id)) else {
+            let default = String::from_utf8_lossy(self.written_bytes(default)?);
+            bail!(InvalidRequest, "the model has no such language, wanted one that is written like {default:?}");
+        };
+        let around = |ids: &[u32]| ids.iter().map(|old| if *old == default { id } else { *old }).collect::<Vec<u32>>();
+        self.encode_between(&around(&self.before), text, true, &around(&self.after))
+    }
+
+    fn encode_between(&self, before: &[u32], text: &str, parse_special: bool, after: &[u32]) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(text.len() / 3 + 2);
-        if add_special {
-            ids.extend_from_slice(&self.before);
-        }
+        ids.extend_from_slice(before);
         match &self.algorithm {
             Algorithm::ByteLevel(bpe, special) => {
                 for fragment in special.split(text, parse_special) {
@@ -238,9 +269,7 @@ impl Tokenizer {
             }
             Algorithm::Pipeline(pipeline) => pipeline.encode(text, parse_special, &mut ids)?,
         }
-        if add_special {
-            ids.extend_from_slice(&self.after);
-        }
+        ids.extend_from_slice(after);
         Ok(ids)
     }
 

@@ -6,11 +6,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tokenizers::{Model as _, OffsetType};
+use tokenizers::{Model as _, OffsetReferential, OffsetType};
 
 use super::added::{Added, AddedTokens};
 use super::json_model::BuiltModel;
 use super::normalizers::Normalizers;
+use super::piece_ids::{PieceIds, language_code};
 use super::pre_tokenizers::PreTokenizers;
 use super::steps::of_step;
 use crate::error::Result;
@@ -24,6 +25,8 @@ pub(super) struct Pipeline {
     all: AddedTokens,
     /// Finds the added tokens that are not control tokens, for text of unknown origin.
     plain: AddedTokens,
+    /// Ids of another vocabulary, in place of the model's.
+    piece_ids: Option<PieceIds>,
 }
 
 impl Pipeline {
@@ -37,29 +40,46 @@ impl Pipeline {
         let ids: HashMap<String, u32> = added.iter().map(|added| (added.token.content.clone(), added.id)).collect();
         let all = AddedTokens::new(added.iter(), &normalizers)?;
         let plain = AddedTokens::new(added.iter().filter(|added| !added.token.special), &normalizers)?;
-        Ok(Self { model, normalizers, pre_tokenizers, added_ids: ids, all, plain })
+        Ok(Self { model, normalizers, pre_tokenizers, added_ids: ids, all, plain, piece_ids: None })
+    }
+
+    /// With the ids of another vocabulary, which has all added tokens too. A text may begin with the code of a language.
+    pub(super) fn renumbered(self, ids: PieceIds) -> Self {
+        Self { piece_ids: Some(ids), ..self }
     }
 
     /// Appends the ids of `text`.
     pub(super) fn encode(&self, text: &str, parse_special: bool, ids: &mut Vec<u32>) -> Result<()> {
+        let mut text = text;
+        if let (Some(piece_ids), true, Some((code, rest))) = (&self.piece_ids, parse_special, language_code(text)) {
+            ids.push(piece_ids.id(code));
+            text = rest;
+        }
         if text.is_empty() {
             return Ok(());
         }
         let added = if parse_special { &self.all } else { &self.plain };
         let mut pieces = added.cut(text, &self.normalizers).map_err(of_step)?;
         self.pre_tokenizers.apply(&mut pieces)?;
-        let encoding = self
-            .model
-            .model
-            .tokenize_in_pretokenized(&mut pieces, None)
-            .and_then(|()| pieces.into_encoding(None, 0, OffsetType::None))
-            .map_err(|cause| err!(UnsupportedTokenizer, "the text can't be encoded: {cause}"))?;
-        ids.extend_from_slice(encoding.get_ids());
+        let in_model = |cause: tokenizers::Error| err!(UnsupportedTokenizer, "the text can't be encoded: {cause}");
+        self.model.model.tokenize_in_pretokenized(&mut pieces, None).map_err(in_model)?;
+        match &self.piece_ids {
+            None => ids.extend_from_slice(pieces.into_encoding(None, 0, OffsetType::None).map_err(in_model)?.get_ids()),
+            Some(piece_ids) => {
+                for (_, _, tokens) in pieces.get_splits(OffsetReferential::Original, OffsetType::None) {
+                    ids.extend(tokens.iter().flatten().map(|token| piece_ids.id(&token.value)));
+                }
+            }
+        }
         Ok(())
     }
 
     pub(super) fn token_id(&self, text: &str) -> Option<u32> {
-        self.added_ids.get(text).copied().or_else(|| self.model.id(text))
+        let in_model = || match &self.piece_ids {
+            None => self.model.id(text),
+            Some(piece_ids) => piece_ids.token_id(text),
+        };
+        self.added_ids.get(text).copied().or_else(in_model)
     }
 }
 

@@ -7,7 +7,7 @@ use web_sys::{AbortSignal, Url};
 
 use super::super::remote::{HubFile, RemoteFile, RemoteFiles, Token};
 use crate::engine::folder::{Folder, OpenFile};
-use crate::engine::hub::{HUB, MAX_LISTING_BYTES, Reference, Repository, choose};
+use crate::engine::hub::{HUB, MAX_LISTING_BYTES, Reference, Repository, Wanted};
 use crate::engine::source::LocalFuture;
 use crate::error::Result;
 
@@ -28,10 +28,14 @@ struct HubFolder {
     signal: Option<AbortSignal>,
 }
 
-/// Reads the list of a repository's files; returns the repository and the selected file.
+/// Which file of a repository is meant, by its name and the paths of its files.
+pub type Choose = fn(&str, &[String], &Wanted) -> Result<String>;
+
+/// Reads the list of a repository's files; returns the repository and the file that `choose` selects.
 pub async fn open_hub(
     reference: &str,
     options: HubOptions,
+    choose: Choose,
     files: RemoteFiles,
     signal: Option<AbortSignal>,
 ) -> Result<(Box<dyn Folder>, Option<String>)> {

@@ -7,5 +7,5 @@ mod url;
 
 pub use directory::{DirectoryHandleFolder, open_opfs};
 pub use files::FilesFolder;
-pub use hub::open_hub;
+pub use hub::{Choose, open_hub};
 pub use url::UrlFolder;

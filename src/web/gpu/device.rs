@@ -164,7 +164,7 @@ impl WasmGpu {
     pub fn tensor_buffer(&self, tensor: u32) -> Result<Array, JsValue> {
         self.free_for("buffer")?;
         let export = || {
-            let tensor = self.registry.tensor(tensor)?.writable_tensor("buffer")?;
+            let tensor = self.registry.tensor(tensor)?.exposed_tensor("buffer")?;
             self.registry.device().export_slice(&tensor.slice())
         };
         let (buffer, offset) = export().map_err(js_error)?;

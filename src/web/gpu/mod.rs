@@ -2,6 +2,7 @@
 
 mod batch;
 mod device;
+mod gradients;
 mod info;
 mod kernel;
 mod operations;

@@ -5,8 +5,8 @@ use wasm_bindgen::prelude::*;
 use super::target::Target;
 use super::tensors::check_size;
 use crate::array::{
-    Array, Attention, Binary, Choice, Compare, Convolution, DType, Logical, Norm, Pooling, Reduce, Scalar,
-    TransposedConvolution, Unary,
+    Array, Attention, Binary, Choice, Compare, Convolution, CrossEntropy, DType, Logical, Norm, Pooling, Reduce,
+    Reduction, Scalar, TransposedConvolution, Unary,
 };
 use crate::error::Result;
 
@@ -113,6 +113,27 @@ impl WasmOperations {
     pub fn norm(&self, rms: bool, x: u32, dims: usize, weight: u32, bias: u32, epsilon: f32) -> Result<u32, JsValue> {
         let kind = if rms { Norm::Rms } else { Norm::Layer };
         self.target.some([x, weight, bias], move |[x, weight, bias]| given(x)?.norm(kind, dims, weight, bias, epsilon))
+    }
+
+    /// `ignore` is the class that does not count; `reduction` is 0 for the mean, 1 for the sum and 2 for none.
+    #[wasm_bindgen(js_name = crossEntropy)]
+    pub fn cross_entropy(
+        &self,
+        x: u32,
+        target: u32,
+        ignore: i32,
+        smoothing: f64,
+        reduction: usize,
+    ) -> Result<u32, JsValue> {
+        self.target.one([x, target], move |[x, target]| {
+            let reduction = listed(Reduction::ALL, reduction)?;
+            x.cross_entropy(target, CrossEntropy { ignore_index: ignore, label_smoothing: smoothing, reduction })
+        })
+    }
+
+    #[wasm_bindgen(js_name = mseLoss)]
+    pub fn mse_loss(&self, x: u32, target: u32, reduction: usize) -> Result<u32, JsValue> {
+        self.target.one([x, target], move |[x, target]| x.mse_loss(target, listed(Reduction::ALL, reduction)?))
     }
 
     pub fn matmul(&self, a: u32, b: u32) -> Result<u32, JsValue> {

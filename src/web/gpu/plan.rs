@@ -88,6 +88,10 @@ impl Step {
         })?;
         let ids = js_sys::Uint32Array::from(results).to_vec();
         let arrays = self.registry.tensors(&ids);
+        // Nobody goes back through a step from outside of it.
+        for (id, array) in ids.iter().zip(arrays.iter().flatten()) {
+            self.registry.replace(*id, array.detached());
+        }
         *self.results.borrow_mut() = ids;
         arrays
     }

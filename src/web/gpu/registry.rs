@@ -66,11 +66,18 @@ impl Registry {
     pub fn made(&self, make: impl FnOnce() -> Result<Array>) -> Result<u32> {
         // What waits would say so only when it is computed.
         self.device().check_usable()?;
-        let tensor = make()?;
+        let tensor = make()?.as_result()?;
         if !self.device().is_lazy() {
             tensor.evaluate()?;
         }
         Ok(self.insert(tensor))
+    }
+
+    /// Makes an id that of another tensor.
+    pub fn replace(&self, id: u32, tensor: Array) {
+        // What hangs on the other one goes outside of the borrow.
+        let before = self.tensors.borrow_mut().insert(id, tensor);
+        drop(before);
     }
 
     pub fn tensor(&self, id: u32) -> Result<Array> {

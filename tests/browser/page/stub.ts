@@ -50,6 +50,8 @@ const stub = {
   loadProgress: [] as LoadProgress[],
   holdLoad: false,
   kept: [] as KeptModel[],
+  /** What the next deletion ends in. */
+  deleteError: undefined as { code: string; message: string } | undefined,
   inspection: undefined as Inspection | undefined,
   contextLength: 4096,
   /** Lets everything that is held go on. */
@@ -81,6 +83,7 @@ const counters = {
 function infoOf(name: string): ModelInfo {
   return {
     name,
+    device: 'gpu',
     has_chat_template: true,
     architecture: 'llama',
     generates: true,
@@ -220,6 +223,9 @@ export const models: Pick<typeof realModels, 'list' | 'info' | 'delete'> = {
   info: async (name) => ({ name: String(name), complete: true, bytes: 1, size: 1, created: new Date(), lastUsed: new Date(), files: [] }),
   list: async () => stub.kept,
   async delete(name) {
+    const error = stub.deleteError;
+    stub.deleteError = undefined;
+    if (error !== undefined) throw new Failure(error);
     const before = stub.kept.length;
     stub.kept = stub.kept.filter((model) => model.name !== String(name));
     return stub.kept.length < before;

@@ -209,6 +209,9 @@ fn switches_that_are_not_computed_are_refused_by_name() {
         ("mpnet", "relative_attention_num_buckets", json!(16)),
         ("mpnet", "pad_token_id", json!(0)),
         ("gte", "hidden_act", json!("silu")),
+        ("gte_new", "layer_norm_type", json!("rms_norm")),
+        ("gte_new", "logn_attention_scale", json!(true)),
+        ("gte_new", "position_embedding_type", json!("absolute")),
         ("jina_bert_v2", "feed_forward_type", json!("reglu")),
         ("jina_bert_v3", "hidden_act", json!("relu")),
         ("deberta_v2", "pos_att_type", json!(["c2p"])),
@@ -220,6 +223,17 @@ fn switches_that_are_not_computed_are_refused_by_name() {
     ] {
         let files = changed(&format!("encoders/{model}"), &[(key, Some(value))]);
         refused(&files, Code::UnsupportedArchitecture, &[key]);
+    }
+    let mixed = json!({"type": "ntk", "factor": 8.0, "mixed_b": 0.7});
+    let files = changed("encoders/gte_new", &[("rope_scaling", Some(mixed))]);
+    refused(&files, Code::UnsupportedArchitecture, &["ntk", "mixed_b"]);
+    let dynamic = json!({"type": "dynamic", "factor": 2.0});
+    let files = changed("encoders/gte_new", &[("rope_scaling", Some(dynamic))]);
+    refused(&files, Code::UnsupportedArchitecture, &["dynamic", "ntk"]);
+    for factor in [json!(0.5), json!(null), json!(-8)] {
+        let scaling = json!({"type": "ntk", "factor": factor});
+        let files = changed("encoders/gte_new", &[("rope_scaling", Some(scaling))]);
+        refused(&files, Code::InvalidMetadata, &["ntk", "factor"]);
     }
     let hqq = json!({"quant_method": "hqq"});
     let files = changed("architectures/gpt_oss", &[("quantization_config", Some(hqq))]);

@@ -4,8 +4,11 @@ use rillm::engine::FinishReason;
 use serde_json::{Map, Value, json};
 
 use super::*;
+use crate::support::soak::is_soak;
 
-const SCHEMAS: usize = 200;
+fn schemas() -> usize {
+    if is_soak() { 200 } else { 100 }
+}
 
 /// splitmix64 (Steele, Lea, Flood 2014).
 struct Random(u64);
@@ -113,7 +116,7 @@ fn answers_to_random_schemas_are_valid() {
     let mut random = Random(20_260);
     let questions = ["Answer in JSON.", "Tell me a story.", "Anna is 12 years old and lives in Rome. Answer in JSON."];
     let (mut tokens, begin) = (0, std::time::Instant::now());
-    for index in 0..SCHEMAS {
+    for index in 0..schemas() {
         let schema = random_schema(&mut random);
         let mut request = ask(random.one(&questions), json!({"max_tokens": 250}));
         request["response_format"] =
@@ -134,5 +137,5 @@ fn answers_to_random_schemas_are_valid() {
             panic!("{schema}\n{error}: {:?}", answer.text);
         }
     }
-    println!("{SCHEMAS} schemas, {tokens} tokens, {:.1} s", begin.elapsed().as_secs_f64());
+    println!("{} schemas, {tokens} tokens, {:.1} s", schemas(), begin.elapsed().as_secs_f64());
 }

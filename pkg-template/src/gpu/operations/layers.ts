@@ -1,5 +1,6 @@
 // What neural networks are made of: products, convolutions, pooling, normalisation and attention.
 
+import { EngineError, textOf } from '../../errors.js';
 import { NONE } from '../../tensor_wasm.js';
 import type { Tensor } from '../tensor.js';
 import { count, flag, number, options, pair, whole } from './arguments.js';
@@ -34,6 +35,12 @@ export interface PoolOptions {
   /** Whether the last windows may reach past the end. Default: false. */
   ceilMode?: boolean | undefined;
 }
+
+/** What becomes of the losses of single elements. */
+export type Reduction = 'mean' | 'sum' | 'none';
+
+// In the order in which the wasm counts them.
+const REDUCTIONS: readonly Reduction[] = ['mean', 'sum', 'none'];
 
 const CONV = ['bias', 'stride', 'padding', 'dilation', 'groups'] as const;
 
@@ -148,6 +155,29 @@ export abstract class LayerOperations extends ShapeOperations {
     return this.made((on, id) => on.attention(id, keys, values, flag(causal, 'attention: causal'), scale));
   }
 
+  /**
+   * The cross entropy −log softmax(x) at the target: x is logits [classes] or [n, classes, …], and the target the classes, i32 or u32, in the shape
+   * of x without its dimension of classes. Targets of `ignoreIndex` don't count; `labelSmoothing` spreads this part of each target over all classes
+   * (Szegedy et al. 2015). Computed in f32.
+   */
+  crossEntropy(
+    target: Tensor,
+    given?: { ignoreIndex?: number | undefined; labelSmoothing?: number | undefined; reduction?: Reduction | undefined },
+  ): Tensor {
+    const known = ['ignoreIndex', 'labelSmoothing', 'reduction'] as const;
+    const { ignoreIndex = -100, labelSmoothing = 0, reduction } = options(given, 'crossEntropy', known);
+    const [ignored, kind] = [whole(ignoreIndex, 'crossEntropy: ignoreIndex'), reductionOf(reduction, 'crossEntropy')];
+    const [smoothing, classes] = [number(labelSmoothing, 'crossEntropy: labelSmoothing'), this.idOf(target, 'crossEntropy: the target')];
+    return this.made((on, id) => on.crossEntropy(id, classes, ignored, smoothing, kind));
+  }
+
+  /** The squares of differences from a target of the same shape: their mean, by default. */
+  mseLoss(target: Tensor, given?: { reduction?: Reduction | undefined }): Tensor {
+    const kind = reductionOf(options(given, 'mseLoss', ['reduction']).reduction, 'mseLoss');
+    const other = this.idOf(target, 'mseLoss: the target');
+    return this.made((on, id) => on.mseLoss(id, other, kind));
+  }
+
   #convolution(what: string, flat: boolean, transposed: boolean, weight: Tensor, given: ConvTransposeOptions): Tensor {
     const { bias, stride = 1, padding = 0, dilation = 1, outputPadding = 0, groups = 1 } = given;
     const how = new Uint32Array(10);
@@ -161,6 +191,12 @@ export abstract class LayerOperations extends ShapeOperations {
     const [kernel, shift] = [this.idOf(weight, `${what}: the weight`), this.idOrNone(bias, `${what}: the bias`)];
     return this.made((on, id) => on.convolution(flat, transposed, id, kernel, shift, how));
   }
+}
+
+function reductionOf(value: Reduction = 'mean', what: string): number {
+  const kind = REDUCTIONS.indexOf(value);
+  if (kind < 0) throw new EngineError('invalid_request', `${what}: reduction is 'mean', 'sum' or 'none', got ${textOf(value)}`);
+  return kind;
 }
 
 /** The pairs of some options, one after the other. */

@@ -17,7 +17,7 @@ const OPERANDS = {
   ...{ abs: [], neg: [], relu: [], cos: [], exp: [], floor: [], gelu: [], log: [], rsqrt: [], sigmoid: [], silu: [], sin: [] },
   ...{ softplus: [], sqrt: [], tanh: [], not: [], clamp: [], cast: [] },
   ...{ sum: [], mean: [], prod: [], max: [], min: [], all: [], any: [], variance: [], argmax: [], argmin: [], cumsum: [] },
-  ...{ maxPool2d: [], avgPool2d: [], softmax: [], logSoftmax: [], layerNorm: [], rmsNorm: [] },
+  ...{ maxPool2d: [], avgPool2d: [], softmax: [], logSoftmax: [], layerNorm: [], rmsNorm: [], crossEntropy: [0], mseLoss: [0] },
   ...{ reshape: [], flatten: [], permute: [], transpose: [], expand: [], squeeze: [], unsqueeze: [], slice: [], select: [] },
   ...{ split: [], chunk: [], flip: [], repeat: [], pad: [], triu: [], tril: [], contiguous: [], clone: [], sort: [], topk: [] },
 } as const satisfies Partial<Record<keyof LayerOperations, readonly number[]>>;

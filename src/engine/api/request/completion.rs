@@ -21,8 +21,12 @@ group! {
     /// What the model continues.
     #[derive(Clone, Debug)]
     pub struct CompletionFields {
-        /// A text, or its token ids. What the encoder of an encoder-decoder reads (T5, BART, NLLB).
+        /// A text, or its token ids. What the encoder of an encoder-decoder reads (T5, BART, NLLB, Marian).
         pub prompt: Prompt,
+        /// Of an encoder-decoder whose tokenizer writes the language of a text beside it: the language of `prompt`, which has to be a text (NLLB:
+        /// `"fra_Latn"`). The text of a token. The name is that of transformers; the default is the language of the model's files, mostly
+        /// English. An extension.
+        pub src_lang: Option<String>,
         /// Of an encoder-decoder: the token with which the answer begins after the decoder's start, such as that of the language to translate to
         /// (NLLB: `"deu_Latn"`). A text that is one token, or its id. It is not part of the answer. The name is that of transformers; the
         /// default is what the model's files say. An extension.

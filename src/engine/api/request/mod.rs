@@ -4,6 +4,7 @@
 //! that chats and completions share. So a new field is a line in its group, and a new group a line here. A field of no group is refused
 //! by name: to ignore it would give another answer than the caller asked for.
 
+mod adapters;
 mod chat;
 mod choices;
 mod classify;
@@ -22,6 +23,7 @@ mod speculation;
 mod structured;
 mod tokenize;
 
+pub use adapters::AdapterFields;
 pub use chat::{ChatFields, ChatRequest};
 pub use choices::ChoicesFields;
 pub use classify::{ClassifyInput, ClassifyRequest, ClassifyText, TextPair};
@@ -61,6 +63,8 @@ pub struct GenerationFields {
     pub context: ContextFields,
     /// The number of answers.
     pub choices: ChoicesFields,
+    /// What adds to the model's weights.
+    pub adapters: AdapterFields,
 }
 
 impl GenerationFields {
@@ -73,6 +77,7 @@ impl GenerationFields {
             speculation: fields.group()?,
             context: fields.group()?,
             choices: fields.group()?,
+            adapters: fields.group()?,
         })
     }
 }

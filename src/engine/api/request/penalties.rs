@@ -77,8 +77,7 @@ impl PenaltyFields {
         })
     }
 
-    /// For a model with `vocab_size` logits, a prompt of `prompt` tokens and an answer of at most `longest`, which `ends` may end. Refuses
-    /// tokens that the model doesn't have, and rules that leave it nothing to say.
+    /// For a model with `vocab_size` logits, a prompt of `prompt` tokens and an answer of at most `longest`, which `ends` may end.
     pub(in crate::engine::api) fn rules(
         &self,
         tokenizer: &Tokenizer,
@@ -91,7 +90,7 @@ impl PenaltyFields {
         if let Some(longest) = longest.filter(|longest| (*longest as u64) < min_tokens) {
             bail!(InvalidRequest, "min_tokens is {min_tokens} and max_tokens {longest}, wanted no more than that");
         }
-        let rules = TokenRules {
+        Ok(TokenRules {
             biases: self.biases()?,
             suppressed: self.suppress_tokens.clone().unwrap_or_default(),
             bad_words: self.bad_words(tokenizer)?,
@@ -99,9 +98,7 @@ impl PenaltyFields {
             ends: ends.into_iter().filter(|id| min_tokens > 0 && (*id as usize) < vocab_size).collect(),
             dry_breakers: self.breakers(tokenizer, vocab_size)?,
             answer_start: prompt,
-        };
-        rules.validate(vocab_size)?;
-        Ok(rules)
+        })
     }
 
     fn biases(&self) -> Result<Vec<(u32, f32)>> {

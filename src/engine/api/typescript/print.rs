@@ -18,6 +18,9 @@ struct Field<'a> {
     ty: &'a str,
 }
 
+/// The longest line of a union, as the formatter of TypeScript has it (`biome.jsonc`).
+const WIDTH: usize = 140;
+
 /// A declaration of ts-rs (`type Name = …;`) with the comment of the type.
 pub fn declaration(docs: Option<&str>, declared: &str, role: Role) -> String {
     let (name, body) = parts(declared);
@@ -27,11 +30,11 @@ pub fn declaration(docs: Option<&str>, declared: &str, role: Role) -> String {
         None => {
             let variants: Vec<&str> = split(body, '|');
             let has_comments = variants.iter().any(|variant| variant.contains("/**"));
-            let body = if has_comments {
-                variants.iter().map(|variant| format!("\n  | {}", ty(variant, "    ", role))).collect()
-            } else {
-                format!(" {}", ty(body, "", role))
-            };
+            let line = format!("export type {name} = {};\n", ty(body, "", role));
+            if !has_comments && line.trim_end().len() <= WIDTH {
+                return comment + &line;
+            }
+            let body: String = variants.iter().map(|variant| format!("\n  | {}", ty(variant, "    ", role))).collect();
             format!("{comment}export type {name} ={body};\n")
         }
     }
@@ -178,6 +181,12 @@ mod tests {
 
     #[test]
     fn an_enum_becomes_a_union() {
+        let kinds = ["requested", "one", "two", "three"].map(|kind| format!("\"{kind}{}\"", "_longer".repeat(4)));
+        let [a, b, c, d] = kinds.clone().map(|kind| kind.replace('"', "'"));
+        assert_eq!(
+            declaration(None, &format!("type Reason = {};", kinds.join(" | ")), Role::Request),
+            format!("export type Reason =\n  | {a}\n  | {b}\n  | {c}\n  | {d};\n")
+        );
         let text = |declared| declaration(None, declared, Role::Request);
         assert_eq!(text("type Stop = string | Array<string>;"), "export type Stop = string | string[];\n");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Which file of a repository is the model.
+//! Which file of a repository is the model, or the adapter.
 
 use super::Wanted;
 use crate::error::{Error, Result};
@@ -7,6 +7,7 @@ use crate::model::gguf::SplitName;
 /// Preferred, in this order, if a repository has several GGUF files and the reference names none.
 const PREFERRED: &[&str] = &["Q4_K_M", "Q8_0"];
 const SAFETENSORS: &[&str] = &["model.safetensors.index.json", "model.safetensors"];
+const ADAPTER: &str = "adapter_model.safetensors";
 /// The most files that a message lists.
 const MAX_LISTED: usize = 40;
 
@@ -65,6 +66,37 @@ pub fn choose(repository: &str, files: &[String], wanted: &Wanted) -> Result<Str
                 )
             }
         },
+    }
+}
+
+/// The path of an adapter's file: the one asked for, PEFT's in the folder asked for or at the root, or the only GGUF file.
+pub fn choose_adapter(repository: &str, files: &[String], wanted: &Wanted) -> Result<String> {
+    let has = |path: &str| files.iter().any(|file| file == path);
+    let folder = match wanted {
+        Wanted::File(path) if has(path) => return Ok(path.clone()),
+        Wanted::File(path) => format!("{path}/"),
+        Wanted::Any => String::new(),
+        Wanted::Quantization(name) => {
+            bail!(InvalidRequest, "hf:{repository}: {name:?} is a quantisation, and an adapter has none: name its file")
+        }
+    };
+    let of_peft = format!("{folder}{ADAPTER}");
+    if has(&of_peft) {
+        return Ok(of_peft);
+    }
+    let inside: Vec<&String> = files.iter().filter(|file| is_model(file) && file.starts_with(&folder)).collect();
+    match inside[..] {
+        [only] => Ok(only.clone()),
+        [] => bail!(
+            NotFound,
+            "hf:{repository}: there is no {of_peft:?} and no GGUF file of an adapter among {} files",
+            files.len()
+        ),
+        _ => bail!(
+            InvalidRequest,
+            "hf:{repository}: there are several GGUF files, name one by /FILE: {}",
+            list(&inside, false)
+        ),
     }
 }
 

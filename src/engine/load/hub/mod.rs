@@ -9,7 +9,7 @@ mod refusal;
 
 use serde::Deserialize;
 
-pub use choose::choose;
+pub use choose::{choose, choose_adapter};
 pub use reference::{Reference, Wanted};
 pub use refusal::{Refused, refusal};
 

@@ -5,13 +5,16 @@ use crate::error::Result;
 use crate::sampler::adjustment::{BANNED, IN_WINDOW, defines, modules};
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::by_rows;
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), biases [rows, vocabulary] (-∞ bans), marks
 /// [rows, 2 · vocabulary] u32 (changed: to zero). Output: logits [rows, vocabulary].
+#[derive(Clone)]
 pub struct AdjustLogits;
 
 impl Op for AdjustLogits {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "adjust_logits"
     }

@@ -6,11 +6,12 @@ use crate::sampler::adjustment::{AdjustLists, BANNED, IN_WINDOW, defines, length
 use crate::sampler::params::{Dry, Penalties, SamplingParams};
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::by_rows;
-use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: settings [rows, WORDS] u32 (`SamplerRow`), lists [rows, WORDS] u32 (`AdjustLists`), state [rows, 4] u32 (a row's first
 /// words: its position before the step, and its step), token [rows] u32, history [rows, capacity] u32 (changed), marks
 /// [rows, 2 · vocabulary] u32 (changed: the first half, which is zero before).
+#[derive(Clone)]
 pub struct AdjustMarks {
     /// Tokens that the step puts into the KV cache.
     pub advance: usize,
@@ -22,6 +23,8 @@ pub struct AdjustMarks {
 const GROUPS: usize = 16;
 
 impl Op for AdjustMarks {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "adjust_marks"
     }

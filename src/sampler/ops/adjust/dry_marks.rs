@@ -8,11 +8,12 @@ use crate::sampler::adjustment::{DryBreakerWords, length_of, modules};
 use crate::sampler::params::{Dry, SamplingParams};
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::by_rows;
-use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32 (a row's first word: its position before the step),
 /// history [rows, capacity] u32, breakers [rows, vocabulary + TABLE] u32 (`DryBreakerWords`), marks [rows, 2 · vocabulary] u32 (changed: the
 /// second half, which is zero before).
+#[derive(Clone)]
 pub struct DryMarks {
     /// Tokens that the step puts into the KV cache.
     pub advance: usize,
@@ -22,6 +23,8 @@ pub struct DryMarks {
 const GROUPS: usize = 16;
 
 impl Op for DryMarks {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "dry_marks"
     }

@@ -11,16 +11,19 @@ use crate::sampler::adjustment;
 use crate::sampler::params::SamplingParams;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{by_rows, defines, is_no_logit, key_of};
-use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`). Output: logits [rows, vocabulary]; for rows
 /// with a range, the largest logit is subtracted.
+#[derive(Clone)]
 pub struct Dynatemp;
 
 /// The lowest temperature; below it only the most probable tokens would be left.
 const LEAST_TEMPERATURE: f32 = 1e-3;
 
 impl Op for Dynatemp {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "dynatemp"
     }

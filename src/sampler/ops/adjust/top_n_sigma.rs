@@ -6,12 +6,15 @@ use crate::sampler::adjustment;
 use crate::sampler::params::SamplingParams;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{by_rows, defines, is_no_logit, key_of};
-use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`). Output: logits [rows, vocabulary].
+#[derive(Clone)]
 pub struct TopNSigma;
 
 impl Op for TopNSigma {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "top_n_sigma"
     }

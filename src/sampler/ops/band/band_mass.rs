@@ -5,13 +5,16 @@ use crate::error::Result;
 use crate::sampler::band::{Band, by_groups, defines, modules, rows_of, weight};
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{MAX_GROUPS, by_rows, group_of, groups, mass_bits};
-use crate::tensor::{Capabilities, Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Capabilities, Case, Desc, HostTensor, Kernel, Op, Reference, Rng, on_cpu};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), band [rows, 4] u32. Output: masses
 /// [rows, 2 · MAX_GROUPS] u32, low and high words.
+#[derive(Clone)]
 pub struct BandMass;
 
 impl Op for BandMass {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "band_mass"
     }

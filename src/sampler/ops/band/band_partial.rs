@@ -7,14 +7,17 @@ use crate::sampler::band::{BAND, Band, defines, modules};
 use crate::sampler::ops::choice::sample_partial::shares;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{by_rows, is_no_logit};
-use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32 (a row's second word is its
 /// step), band [rows, 4] u32. Outputs: values [rows, shares] f32, tokens [rows, shares] u32. A share without kept tokens has the
 /// least finite value and token 0; with a NaN among the logits, or nothing but -∞, tokens are u32::MAX.
+#[derive(Clone)]
 pub struct BandPartial;
 
 impl Op for BandPartial {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "band_partial"
     }

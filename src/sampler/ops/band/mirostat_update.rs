@@ -6,13 +6,16 @@ use crate::error::Result;
 use crate::sampler::band::{BAND, defines, log2_mass, mass_of, modules};
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{MAX_GROUPS, by_rows, depth_of, key_of, mass_bits};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), band [rows, 4] u32, masses [rows, 2 · MAX_GROUPS]
 /// u32, token [rows] u32, mu [rows] (changed, if a row has a target): the allowed surprise, in bits.
+#[derive(Clone)]
 pub struct MirostatUpdate;
 
 impl Op for MirostatUpdate {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "mirostat_update"
     }

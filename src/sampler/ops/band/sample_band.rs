@@ -7,13 +7,16 @@ use crate::sampler::ops::{SampleHistogram, SampleRange, SampleSplit};
 use crate::sampler::params::SamplingParams;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{BORDER, Border, by_rows, least_key_of, mass_bits};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), border [rows, BORDER] u32,
 /// mu [rows]: the surprise that mirostat allows, in bits. Output: band [rows, 4] u32.
+#[derive(Clone)]
 pub struct SampleBand;
 
 impl Op for SampleBand {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "sample_band"
     }

@@ -5,12 +5,15 @@ use crate::error::Result;
 use crate::sampler::band::{BAND, DIGITS, TYPICAL, defines, modules, part_of};
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::by_rows;
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: settings [rows, WORDS] u32 (`SamplerRow`), tally [rows, TYPICAL] u32, band [rows, 4] u32 (changed).
+#[derive(Clone)]
 pub struct TypicalBand;
 
 impl Op for TypicalBand {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "typical_band"
     }

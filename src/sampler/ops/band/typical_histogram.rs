@@ -10,16 +10,19 @@ use crate::sampler::band::{
 };
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{BINS, MAX_GROUPS, by_rows, groups, mass_bits};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), band [rows, 4] u32, moments [rows, MAX_GROUPS · 5]
 /// u32, tally [rows, TYPICAL] u32 (changed: the histogram of this digit, and the result of the one before).
+#[derive(Clone)]
 pub struct TypicalHistogram {
     /// 0, 1 or 2; the ops run in this order.
     pub digit: usize,
 }
 
 impl Op for TypicalHistogram {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "typical_histogram"
     }

@@ -8,16 +8,19 @@ use crate::sampler::band::{BAND, Band, defines, mass_of, modules, weight};
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{MAX_GROUPS, by_rows, groups, mass_as_float, mass_bits};
 use crate::tensor::ops::pcg3d;
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32 (a row's second word is its
 /// step), masses [rows, 2 · MAX_GROUPS] u32, band [rows, 4] u32 (changed).
+#[derive(Clone)]
 pub struct Xtc;
 
 /// The token in the hash that decides whether tokens are excluded at a step.
 const DRAW: u32 = u32::MAX - 1;
 
 impl Op for Xtc {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "xtc"
     }

@@ -7,12 +7,13 @@ use crate::sampler::params::SamplingParams;
 use crate::sampler::path::SamplerPath;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{advance, by_rows};
-use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: values [rows, shares] f32, tokens [rows, shares] u32, settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32
 /// (changed), token [rows] u32 (changed), ring [rows, n] u32 (changed at the step mod n). A row's state is the position of the next
 /// token (+= advance), the step (+= 1), and whether the sequence has stopped: set if the token ends it by its settings or is a
 /// NaN; from then on the row is not changed. If a share holds a NaN, or all hold only -∞, the token is u32::MAX.
+#[derive(Clone)]
 pub struct SampleMerge {
     /// Tokens that the step put into the KV cache.
     pub advance: usize,
@@ -26,6 +27,8 @@ fn workgroup(shares: usize) -> usize {
 }
 
 impl Op for SampleMerge {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "sample_merge"
     }

@@ -12,10 +12,11 @@ use crate::sampler::params::SamplingParams;
 use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{by_rows, gumbel};
 use crate::tensor::ops::PCG3D;
-use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32 (a row's second word
 /// is its step). Outputs: values [rows, shares] f32, tokens [rows, shares] u32; the token of a share with a NaN is u32::MAX.
+#[derive(Clone)]
 pub struct SamplePartial;
 
 /// The fewest and the most invocations that share the vocabulary of a row.
@@ -27,6 +28,8 @@ pub fn shares(vocabulary: usize) -> usize {
 }
 
 impl Op for SamplePartial {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "sample_partial"
     }

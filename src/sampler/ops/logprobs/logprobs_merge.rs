@@ -3,16 +3,19 @@
 
 use crate::error::Result;
 use crate::sampler::step_logprobs::{Best, LEAST, MOST, NAN_KEY, NONE, StepLogprobs, defines, groups, modules};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: logits [rows, vocabulary], wanted [rows] u32, and the outputs of `logprobs_partial` for both: sums, best; the chosen tokens
 /// [rows] u32; values [rows, slots, 1 + MOST] f32 and tokens [rows, slots, MOST] u32 (changed at the step mod slots). A slot
 /// holds the natural logarithm of the chosen token's probability (softmax of the logits, at least `LEAST`) and those of
 /// the best ones with their tokens, the most probable first; the others are 0 and `NONE`. A row of a sequence that had
 /// stopped before the step is not changed. A NaN among the logits makes all of them 0.
+#[derive(Clone)]
 pub struct LogprobsMerge;
 
 impl Op for LogprobsMerge {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "logprobs_merge"
     }

@@ -3,16 +3,19 @@
 
 use crate::error::Result;
 use crate::sampler::step_logprobs::{Best, MOST, defines, groups, key_of, modules};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: logits [rows, vocabulary], wanted [rows] u32 (how many of the best, at most `MOST`), state [rows, 4] u32 (step and whether
 /// the sequence has stopped are a row's second and third word). Outputs: sums [rows, groups] f32, of exp(logit - the largest of
 /// the group); best [rows, n] u32: step, stopped, and for each group its largest key and its best ones as keys and as tokens
 /// (`logprobs.rs` says what keys are). Among equals the lower token comes first. A group that holds a NaN has `NAN_KEY` for
 /// its largest, and 0 for its sum.
+#[derive(Clone)]
 pub struct LogprobsPartial;
 
 impl Op for LogprobsPartial {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "logprobs_partial"
     }

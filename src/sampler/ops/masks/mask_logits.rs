@@ -3,7 +3,9 @@
 
 use crate::error::Result;
 use crate::sampler::mask_table::{Allowed, MaskTable};
-use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, grid_2d};
+use crate::tensor::{
+    Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, grid_2d, on_cpu,
+};
 
 /// Inputs: logits [rows, vocabulary] f32, masks [tables · n, words] u32, a bit for each token, the first token's the lowest of the
 /// first word; table [tables, MaskTable::WORDS] u32; state [rows, 4] u32, of which the step counts, and with several tables the last
@@ -12,6 +14,7 @@ use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel,
 ///
 /// The state of a step is the one that the last token leads to from the last step's state, or the last step's state itself if
 /// `MaskTable::ENTRY` is set in it. `MaskTable::FREE` allows everything, and only an entry leads out of it.
+#[derive(Clone)]
 pub struct MaskLogits;
 
 /// The number of sequences with masks and a table.
@@ -27,6 +30,8 @@ impl MaskLogits {
 }
 
 impl Op for MaskLogits {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "mask_logits"
     }

@@ -8,12 +8,15 @@ use crate::sampler::row::SamplerRow;
 use crate::sampler::truncation::{
     BINS, HISTOGRAM, Histogram, REST, TALLY, by_rows, defines, depth_of, groups, key_of, mass_bits, modules, weight_of,
 };
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, tally [rows, TALLY] u32 (changed: its histogram).
+#[derive(Clone)]
 pub struct SampleHistogram;
 
 impl Op for SampleHistogram {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "sample_histogram"
     }

@@ -2,12 +2,15 @@
 
 use crate::error::Result;
 use crate::sampler::truncation::{MAX_GROUPS, TALLY, by_rows, defines, group_of, groups, key_of, modules};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Input: logits [rows, vocabulary]. Output: tally [rows, TALLY] u32, of which the histogram is zero.
+#[derive(Clone)]
 pub struct SampleRange;
 
 impl Op for SampleRange {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "sample_range"
     }

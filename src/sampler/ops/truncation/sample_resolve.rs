@@ -9,17 +9,20 @@ use crate::sampler::truncation::{
     BORDER, Border, MAX_GROUPS, NONE, REST, advance, by_rows, candidates_of, defines, depth_of, is_no_logit,
     least_key_of, mass_bits, modules,
 };
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, values [rows, MAX_GROUPS] f32, tokens [rows, MAX_GROUPS] u32, border
 /// [rows, BORDER] u32, state [rows, 4] u32 (changed), token [rows] u32 (changed), ring [rows, n] u32 (changed), as `sample_merge`
 /// changes them. With a NaN among the logits, or only -∞ and the lowest finite number, the token is u32::MAX.
+#[derive(Clone)]
 pub struct SampleResolve {
     /// Tokens that the step put into the KV cache.
     pub advance: usize,
 }
 
 impl Op for SampleResolve {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "sample_resolve"
     }

@@ -8,14 +8,17 @@ use crate::sampler::truncation::{
     BORDER, Border, Histogram, MAX_GROUPS, NAN_KEY, NONE, REST, TALLY, by_rows, defines, depth_of, group_of, groups,
     key_of, mass_bits, modules, segment,
 };
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect};
+use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, state [rows, 4] u32 (a row's second word is its step), tally
 /// [rows, TALLY] u32. Outputs: values [rows, MAX_GROUPS] f32 and tokens [rows, MAX_GROUPS] u32, each workgroup's best of
 /// the surely kept tokens (u32::MAX: none); border [rows, BORDER] u32.
+#[derive(Clone)]
 pub struct SampleSplit;
 
 impl Op for SampleSplit {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "sample_split"
     }

@@ -37,6 +37,19 @@ impl Activation {
         }
     }
 
+    /// Its name among the functions for the CPU.
+    pub(in crate::tensor::ops) fn on_cpu(self) -> rillm_cpu_kernels::Activation {
+        use rillm_cpu_kernels::Activation as Kernel;
+        match self {
+            Self::Silu => Kernel::Silu(1.0),
+            Self::ScaledSilu(scale) => Kernel::Silu(scale),
+            Self::GeluTanh => Kernel::GeluTanh,
+            Self::Gelu => Kernel::Gelu,
+            Self::Relu => Kernel::Relu,
+            Self::ReluSquared => Kernel::ReluSquared,
+        }
+    }
+
     pub(in crate::tensor::ops) fn of(self, x: f64) -> f64 {
         match self {
             Self::Silu => x / (1.0 + (-x).exp()),

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Activation;
 use crate::tensor::quant::BLOCK;
 use crate::tensor::soa::rows_to_soa;
@@ -21,6 +21,8 @@ pub struct GateInput {
 }
 
 impl Op for GateInput {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "gate_input"
     }

@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x [rows, columns]. Output: max(x − (mean + deviations · standard deviation), 0), with both of the row.
@@ -15,6 +15,8 @@ pub struct GaussianTopk {
 }
 
 impl Op for GaussianTopk {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "gaussian_topk"
     }

@@ -1,20 +1,24 @@
 //! Gated linear units (Shazeer 2020, "GLU Variants Improve Transformer"): `silu(gate) · up`, which is SwiGLU, or with GELU GEGLU.
 
+use rillm_cpu_kernels::gate;
+
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Activation;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: gate, up, of one shape. Output: the same shape.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Swiglu {
     /// The function that the gate goes through.
     pub activation: Activation,
 }
 
 impl Op for Swiglu {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "swiglu"
     }
@@ -45,6 +49,12 @@ impl Reference for Swiglu {
         let product: Vec<f32> =
             gate.iter().zip(&up).map(|(gate, up)| swiglu_reference(self.activation, *gate, *up)).collect();
         Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &product)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [of_gate, up] = &tensors.inputs[..] else { bail!(Internal, "swiglu without two inputs") };
+        gate(self.activation.on_cpu(), of_gate.f32s()?, up.f32s()?, tensors.outputs[0].f32s_mut()?);
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: gate and up, of one shape, which is the output's; or, in pairs, one tensor [rows, 2 · columns] whose even columns are the gate:
@@ -21,6 +21,8 @@ pub struct SwigluClamped {
 }
 
 impl Op for SwigluClamped {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "swiglu_clamped"
     }

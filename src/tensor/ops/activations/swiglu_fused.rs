@@ -1,22 +1,26 @@
 //! SwiGLU (Shazeer 2020, "GLU Variants Improve Transformer") of one tensor that holds gate and up side by side: the output of
 //! the product with both matrices joined.
 
+use rillm_cpu_kernels::gate;
+
 use super::swiglu::swiglu_reference;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Activation;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: gate_up [tokens, 2 · columns], each token's gate first. Output: [tokens, columns].
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct SwigluFused {
     /// The function that the gate goes through.
     pub activation: Activation,
 }
 
 impl Op for SwigluFused {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "swiglu_fused"
     }
@@ -48,6 +52,15 @@ impl Reference for SwigluFused {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let [tokens, columns] = halves("swiglu_fused", &[inputs[0].desc()])?;
         Ok(vec![HostTensor::f32(&[tokens, columns], &swiglu_of_halves(self.activation, &inputs[0].to_f32()?, columns))])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [_, columns] = halves(self.name(), &[tensors.inputs[0].desc])?;
+        let out = tensors.outputs[0].f32s_mut()?.chunks_exact_mut(columns);
+        for (row, out) in tensors.inputs[0].f32s()?.chunks_exact(2 * columns).zip(out) {
+            gate(self.activation.on_cpu(), &row[..columns], &row[columns..], out);
+        }
+        Ok(())
     }
 }
 

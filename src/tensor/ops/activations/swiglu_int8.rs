@@ -5,19 +5,22 @@ use super::swiglu_fused::{halves, swiglu_of_halves};
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
+use crate::tensor::op::on_cpu;
 use crate::tensor::ops::Activation;
 use crate::tensor::ops::products::quantize::{QUANTIZED_TOLERANCE, quantize_reference, quantized};
 use crate::tensor::quant::BLOCK;
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: gate_up [tokens, 2 · columns], each token's gate first. Outputs: those of `quantize` for [tokens, columns].
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct SwigluInt8 {
     /// The function that the gate goes through.
     pub activation: Activation,
 }
 
 impl Op for SwigluInt8 {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "swiglu_int8"
     }

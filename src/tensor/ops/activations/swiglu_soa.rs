@@ -1,21 +1,26 @@
 //! `swiglu_fused` whose output is in SoA, which products of small batches read.
 
+use rillm_cpu_kernels::gate;
+
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
+use crate::tensor::op::on_cpu;
 use crate::tensor::ops::{Activation, SwigluFused};
 use crate::tensor::quant::BLOCK;
-use crate::tensor::soa::rows_to_soa;
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::soa::{rows_to_soa, write_soa};
+use crate::tensor::{Case, CpuTensors, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: gate and up [tokens, 2 · columns], columns a multiple of 32. Output: [tokens, columns], each row in SoA.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct SwigluSoa {
     /// The function that the gate goes through.
     pub activation: Activation,
 }
 
 impl Op for SwigluSoa {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "swiglu_soa"
     }
@@ -44,6 +49,18 @@ impl Op for SwigluSoa {
 impl Reference for SwigluSoa {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         SwigluFused { activation: self.activation }.reference(inputs)?.iter().map(rows_to_soa).collect()
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let (_, both) = tensors.inputs[0].desc.shape.matrix()?;
+        let columns = both / 2;
+        let mut gated = vec![0.0; columns];
+        let out = tensors.outputs[0].f32s_mut()?.chunks_exact_mut(columns);
+        for (row, out) in tensors.inputs[0].f32s()?.chunks_exact(both).zip(out) {
+            gate(self.activation.on_cpu(), &row[..columns], &row[columns..], &mut gated);
+            write_soa(&gated, out);
+        }
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x, of any shape. Output: the same shape. With x > 0: `α_p x² + β x`; else `α_n (e^min(x, ε) − 1 − x) + β x`.
@@ -20,6 +20,8 @@ pub struct Xielu {
 }
 
 impl Op for Xielu {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "xielu"
     }

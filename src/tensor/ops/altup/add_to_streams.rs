@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, streams · columns] (changed), y [tokens, columns].
@@ -11,6 +11,8 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 pub struct AddToStreams;
 
 impl Op for AddToStreams {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "add_to_streams"
     }

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, streams · columns], routed [tokens, streams], weights [streams³]. With m the tanh of a token's `routed`, and the matrix
@@ -20,6 +20,8 @@ impl AltupPredict {
 }
 
 impl Op for AltupPredict {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "altup_predict"
     }

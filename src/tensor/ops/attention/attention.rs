@@ -3,14 +3,17 @@
 
 use std::ops::Range;
 
+use rillm_cpu_kernels::Added;
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::attention::{attention, causal};
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::cache::cache_dtype::{
     cache_columns, cache_defines, cache_dtype, cached, case_dtype, random_cache,
 };
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: q [tokens, heads · head_dim], k_cache and v_cache [capacity, kv_heads · head_dim], state [4] u32 (state[0] is
 /// the position of the first token). The new tokens' keys and values are in the cache already. Output:
@@ -52,6 +55,8 @@ pub(super) fn capped(score: f64, softcap: Option<f32>) -> f64 {
 }
 
 impl Op for Attention {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "attention"
     }
@@ -119,9 +124,22 @@ impl Reference for Attention {
             self.window.map_or(0, |window| end.saturating_sub(window))..end
         })
     }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [q, k, v, state] = &tensors.inputs[..] else { bail!(Internal, "attention without four inputs") };
+        let seen = causal(self.window, state.u32s()?[0] as usize, q.desc.shape.matrix()?.0);
+        let out = attention(&self.on_cpu(Added::Nothing), None, q.f32s()?, [k, v], &seen)?;
+        tensors.output(0)?.write_f32s(&out)
+    }
 }
 
 impl Attention {
+    /// For the CPU's device.
+    pub(super) fn on_cpu<'a>(&self, added: Added<'a>) -> rillm_cpu_kernels::Attention<'a> {
+        let Self { heads, kv_heads, head_dim, scale, softcap, .. } = *self;
+        rillm_cpu_kernels::Attention { heads, kv_heads, head_dim, scale, softcap, added }
+    }
+
     /// On the CPU; each token attends to the positions that `seen` returns.
     pub(super) fn reference_over(
         &self,

@@ -3,6 +3,7 @@
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::op::on_cpu;
 use crate::tensor::ops::{Attention, AttentionSpans};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
@@ -27,6 +28,8 @@ impl AttentionDisentangled {
 }
 
 impl Op for AttentionDisentangled {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "attention_disentangled"
     }

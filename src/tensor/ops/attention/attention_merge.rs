@@ -4,17 +4,18 @@ use super::attention_split::{ALL_SPLITS, AttentionSplit, SHAPES, inputs, inputs_
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Splits;
 use crate::tensor::ops::cache::placement::Placement;
 use crate::tensor::quant::BLOCK;
-use crate::tensor::soa::{from_soa, to_soa};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::soa::{from_soa, to_soa, write_soa};
+use crate::tensor::{Case, CpuTensor, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: sums [tokens · splits, heads · head_dim] and totals [tokens · splits, heads · 2] of `attention_split`, state [4] u32
 /// (state[0] is the first token's position) or [tokens, 4], as `attention_split` has it, and with `sinks` the score of each head's sink
 /// [heads], which takes its part of the softmax and has no value. Output: [tokens, heads · head_dim], each row
 /// in SoA (`tensor/soa.rs`); zero for a sequence that has stopped.
+#[derive(Clone)]
 pub struct AttentionMerge {
     /// Query heads.
     pub heads: usize,
@@ -32,6 +33,8 @@ pub struct AttentionMerge {
 const SINKS: usize = 3;
 
 impl Op for AttentionMerge {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "attention_merge"
     }
@@ -123,6 +126,49 @@ impl Reference for AttentionMerge {
         }
         Ok(vec![HostTensor::f32(&[rows / all, columns], &out)])
     }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [sums, totals, state, sinks @ ..] = &tensors.inputs[..] else {
+            bail!(Internal, "attention_merge without three inputs")
+        };
+        let (rows, columns) = sums.desc.shape.matrix()?;
+        let all = self.splits.splits;
+        let placement = Placement::of(self.name(), state.desc, rows / all)?;
+        let (sums, totals, state) = (sums.f32s()?, totals.f32s()?, state.u32s()?);
+        let sinks = sinks.first().map(CpuTensor::f32s).transpose()?;
+        let out = tensors.outputs[0].f32s_mut()?;
+        for (token, out) in out.chunks_exact_mut(columns).enumerate() {
+            let splits = self.splits.ranges(placement.length(state, token, self.capacity)).len();
+            let of_token = [&sums[token * all * columns..], &totals[token * all * self.heads * 2..]];
+            write_soa(&merged_on_cpu(of_token, splits, [self.heads, self.head_dim], sinks), out);
+        }
+        Ok(())
+    }
+}
+
+/// On the CPU's device: the attention of a token, in the order of columns, from its sums in SoA and its totals. Zeros without splits.
+pub(super) fn merged_on_cpu(
+    [sums, totals]: [&[f32]; 2],
+    splits: usize,
+    [heads, head_dim]: [usize; 2],
+    sinks: Option<&[f32]>,
+) -> Vec<f32> {
+    let columns = heads * head_dim;
+    let mut merged = vec![0.0; columns];
+    let parts: Vec<Vec<f32>> = sums.chunks_exact(columns).take(splits).map(from_soa).collect();
+    for (head, merged) in merged.chunks_exact_mut(head_dim).enumerate() {
+        let total = |split: usize| &totals[(split * heads + head) * 2..][..2];
+        let sink = sinks.map(|sinks| sinks[head]);
+        let largest = (0..splits).map(|split| total(split)[0]).chain(sink).fold(f32::NEG_INFINITY, f32::max);
+        let weights: Vec<f32> = (0..splits).map(|split| (total(split)[0] - largest).exp()).collect();
+        let of_sink = sink.map_or(0.0, |sink| (sink - largest).exp());
+        let all = weights.iter().enumerate().map(|(split, weight)| weight * total(split)[1]).sum::<f32>() + of_sink;
+        for (part, weight) in parts.iter().zip(&weights) {
+            let part = &part[head * head_dim..][..head_dim];
+            merged.iter_mut().zip(part).for_each(|(merged, part)| *merged += part * (weight / all));
+        }
+    }
+    merged
 }
 
 pub fn cases() -> Vec<Case> {

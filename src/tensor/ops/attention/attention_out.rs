@@ -1,22 +1,25 @@
 //! The second half of one token's attention, in one dispatch: merges the splits of `attention_split`, projects, and adds to the
 //! residual stream.
 
+use super::attention_merge::merged_on_cpu;
 use super::attention_split::{ALL_SPLITS, SHAPES, Splits, random_sinks};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::linear::linear;
 use crate::tensor::exec::{grid_2d, subgroup_lanes};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Residual;
 use crate::tensor::ops::products::mat_vec::reference_linear;
 use crate::tensor::quant::{BLOCK, in_cases};
 use crate::tensor::soa::from_soa;
 use crate::tensor::team::Team;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: sums [splits, heads · head_dim] and totals [splits, heads · 2] of `attention_split`, weight [rows, heads · head_dim],
 /// state [4] u32 (state[0] is the token's position; state[2] is not 0 if the sequence has stopped: then nothing is done), with `sinks`
 /// the score of each head's sink [heads], which takes its part of the softmax and has no value (Xiao et al. 2023, as gpt-oss learns them), a
 /// bias of all rows, if there is one, and x [1, rows] in SoA, if the product is added to it (`Residual`).
+#[derive(Clone)]
 pub struct AttentionOut {
     /// Query heads.
     pub heads: usize,
@@ -41,6 +44,8 @@ const SINKS: usize = 4;
 const WORKGROUP: u32 = 256;
 
 impl Op for AttentionOut {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "attention_out"
     }
@@ -153,6 +158,19 @@ impl Reference for AttentionOut {
         let products: Vec<f32> =
             reference_linear(&[attention, inputs[2].clone()])?.iter().map(|product| *product as f32).collect();
         self.residual.reference(inputs, self.operands(), self.bias, products)
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let state = tensors.input(3)?.u32s()?;
+        if state[2] != 0 {
+            return Ok(());
+        }
+        let splits = self.splits.ranges((state[0] as usize + 1).min(self.capacity)).len();
+        let sinks = if self.sinks { Some(tensors.input(SINKS)?.f32s()?) } else { None };
+        let of_token = [tensors.input(0)?.f32s()?, tensors.input(1)?.f32s()?];
+        let merged = merged_on_cpu(of_token, splits, [self.heads, self.head_dim], sinks);
+        let product = linear(tensors.input(2)?, &merged)?;
+        self.residual.on_cpu(&mut tensors, self.operands(), self.bias, product)
     }
 }
 

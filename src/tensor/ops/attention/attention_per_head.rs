@@ -2,11 +2,15 @@
 //! gpt-oss learns them), the slope by which positions further back count less (ALiBi, Press et al. 2021), or what each distance adds to a
 //! score (T5's buckets, Raffel et al. 2020). The rest is `attention`.
 
+use rillm_cpu_kernels::Added;
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::attention::{attention, causal};
+use crate::tensor::op::on_cpu;
 use crate::tensor::ops::Attention;
 use crate::tensor::ops::cache::cache_dtype::{case_dtype, random_cache};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// What a head's numbers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +37,8 @@ pub struct AttentionPerHead {
 }
 
 impl Op for AttentionPerHead {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "attention_per_head"
     }
@@ -87,6 +93,21 @@ impl Reference for AttentionPerHead {
         };
         let sink = |head: usize| (self.numbers == PerHead::Sink).then(|| numbers[head]);
         self.attention.reference_with(inputs, seen, added, sink)
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [q, k, v, state, numbers] = &tensors.inputs[..] else {
+            bail!(Internal, "attention_per_head without five inputs")
+        };
+        let numbers = numbers.f32s()?;
+        let (added, sinks) = match self.numbers {
+            PerHead::Sink => (Added::Nothing, Some(numbers)),
+            PerHead::Slope => (Added::Slopes(numbers), None),
+            PerHead::Distances { reach } => (Added::Distances { numbers, reach }, None),
+        };
+        let seen = causal(self.attention.window, state.u32s()?[0] as usize, q.desc.shape.matrix()?.0);
+        let out = attention(&self.attention.on_cpu(added), sinks, q.f32s()?, [k, v], &seen)?;
+        tensors.output(0)?.write_f32s(&out)
     }
 }
 

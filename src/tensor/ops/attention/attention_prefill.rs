@@ -8,13 +8,15 @@ use super::attention_split::random_sinks;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::subgroup_lanes;
+use crate::tensor::op::on_cpu;
 use crate::tensor::ops::Attention;
 use crate::tensor::ops::cache::cache_dtype::{cache_defines, cached, case_dtype, random_cache, set_cached};
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
+use crate::tensor::{Case, CpuTensors, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs and output as those of `attention`, with `sinks` as those of `attention_per_head`. It runs the kernel of `attention` where tiles don't pay or don't fit: on software
 /// adapters, where barriers are expensive, and for heads of more than 1024 dimensions or not a multiple of 4. Of heads of more than 256
 /// dimensions several workgroups score the same keys, each for the values of 256 dimensions.
+#[derive(Clone)]
 pub struct AttentionPrefill {
     /// The parameters of the attention itself.
     pub attention: Attention,
@@ -68,6 +70,8 @@ impl Default for AttentionTile {
 }
 
 impl Op for AttentionPrefill {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "attention_prefill"
     }
@@ -157,6 +161,10 @@ impl Op for AttentionPrefill {
 impl Reference for AttentionPrefill {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         if self.sinks { self.with_sinks().reference(inputs) } else { self.attention.reference(inputs) }
+    }
+
+    fn run_on_cpu(&self, tensors: CpuTensors<'_>) -> Result<()> {
+        if self.sinks { self.with_sinks().run_on_cpu(tensors) } else { self.attention.run_on_cpu(tensors) }
     }
 }
 

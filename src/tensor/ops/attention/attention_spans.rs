@@ -2,12 +2,15 @@
 //! decoder over another text, whose keys and values lie in a cache: all tokens attend to one span of it. Grouped query heads and the softmax
 //! as in `attention`.
 
+use rillm_cpu_kernels::{Added, Seen};
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::op::expect;
+use crate::tensor::cpu::attention::attention;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Attention;
 use crate::tensor::ops::cache::cache_dtype::{cache_columns, cache_dtype, case_dtype, random_cache};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: q [tokens, heads · head_dim], k and v [positions, kv_heads · head_dim] or the columns of a cache, spans [tokens, 2] u32: the range
 /// of positions that a token attends to, first and end; at least one, and none past the positions. With spans [1, 2] all tokens attend to
@@ -38,6 +41,8 @@ impl AttentionSpans {
 }
 
 impl Op for AttentionSpans {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "attention_spans"
     }
@@ -108,6 +113,21 @@ impl Reference for AttentionSpans {
         let of = |token: usize| if spans.len() == 2 { 0 } else { token };
         let seen = |token: usize| spans[2 * of(token)] as usize..spans[2 * of(token) + 1] as usize;
         self.attention().reference_with(inputs, seen, of_distance, |_| None)
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [q, k, v, spans, more @ ..] = &tensors.inputs[..] else {
+            bail!(Internal, "attention_spans without four inputs")
+        };
+        let added = match (self.reach, more) {
+            (Some(reach), [numbers]) => Added::Distances { numbers: numbers.f32s()?, reach },
+            _ => Added::Nothing,
+        };
+        let (tokens, _) = q.desc.shape.matrix()?;
+        let spans = spans.u32s()?.chunks_exact(2).cycle().take(tokens).enumerate();
+        let seen: Vec<Seen> = spans.map(|(own, span)| Seen { rows: span[0] as usize..span[1] as usize, own }).collect();
+        let out = attention(&self.attention().on_cpu(added), None, q.f32s()?, [k, v], &seen)?;
+        tensors.output(0)?.write_f32s(&out)
     }
 }
 

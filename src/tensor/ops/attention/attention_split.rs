@@ -2,17 +2,20 @@
 //! run in parallel (flash decoding: Dao et al. 2023), with grouped query heads (Ainslie et al. 2023) and an online softmax
 //! (Milakov, Gimelshein 2018). `attention_out` merges the splits of one token, `attention_merge` those of several.
 
+use rillm_cpu_kernels::{Added, Attention, Seen};
+
 use super::attention::{LIMITS, capped, limits};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::attention::attend;
 use crate::tensor::exec::{lanes_defines, subgroup_lanes};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::cache::cache_dtype::{
     cache_columns, cache_defines, cache_dtype, cached, case_dtype, random_cache,
 };
 use crate::tensor::ops::cache::placement::Placement;
-use crate::tensor::soa::to_soa;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
+use crate::tensor::soa::{to_soa, write_soa};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: q [tokens, heads · head_dim], k_cache and v_cache [capacity, kv_heads · head_dim], state [4] u32 (state[0] is the first
 /// token's position; their keys and values are in the cache already). Outputs: sums [tokens · splits, heads · head_dim], of each
@@ -20,6 +23,7 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, V
 /// score and Σ exp(score − largest). Splits without positions are zero, as are all splits of a sequence that has stopped. With a
 /// state [tokens, 4] each token is of a sequence of its own, and caches are [sequences, capacity, kv_heads · head_dim]
 /// (`placement.rs`).
+#[derive(Clone)]
 pub struct AttentionSplit {
     /// Query heads.
     pub heads: usize,
@@ -88,6 +92,8 @@ impl Splits {
 }
 
 impl Op for AttentionSplit {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "attention_split"
     }
@@ -181,6 +187,34 @@ impl Reference for AttentionSplit {
             }
         }
         Ok(vec![HostTensor::f32(&[rows, q_dim], &sums), HostTensor::f32(&[rows, self.heads * 2], &totals)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [q, k, v, state] = &tensors.inputs[..] else { bail!(Internal, "attention_split without four inputs") };
+        let [all_sums, all_totals] = &mut tensors.outputs[..] else {
+            bail!(Internal, "attention_split without two outputs")
+        };
+        let (tokens, q_dim) = q.desc.shape.matrix()?;
+        let placement = Placement::of(self.name(), state.desc, tokens)?;
+        let (capacity, _) = placement.cache(self.name(), k.desc)?;
+        let Self { heads, kv_heads, head_dim, scale, softcap, .. } = *self;
+        let attention = Attention { heads, kv_heads, head_dim, scale, softcap, added: Added::Nothing };
+        let (state, all_sums, all_totals) = (state.u32s()?, all_sums.f32s_mut()?, all_totals.f32s_mut()?);
+        all_sums.fill(0.0);
+        all_totals.fill(0.0);
+        for (token, q) in q.f32s()?.chunks_exact(q_dim).enumerate() {
+            let length = placement.length(state, token, capacity);
+            let first = self.window.map_or(0, |window| length.saturating_sub(window));
+            let first_row = placement.first_row(state, token, capacity) + first;
+            for (split, (begin, end)) in self.splits.ranges(length - first).into_iter().enumerate() {
+                let seen = [Seen { rows: first_row + begin..first_row + end, own: 0 }];
+                let (sums, totals) = attend(&attention, q, [k, v], &seen)?;
+                let row = token * self.splits.splits + split;
+                write_soa(&sums, &mut all_sums[row * q_dim..][..q_dim]);
+                all_totals[row * heads * 2..][..heads * 2].copy_from_slice(&totals);
+            }
+        }
+        Ok(())
     }
 }
 

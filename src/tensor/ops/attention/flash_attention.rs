@@ -7,11 +7,12 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{grid_2d, subgroup_lanes};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: q [batch, q_len, heads, head_dim], k and v [batch, kv_len, kv_heads, head_dim]. Output as q: softmax(q · kᵀ · scale) · v,
 /// head by head. `heads` is a multiple of `kv_heads`, whose heads serve as many neighbouring ones of q.
+#[derive(Clone)]
 pub struct FlashAttention {
     /// Query i sees the keys up to i + kv_len − q_len: the last query sees all. One that sees none gives 0.
     pub causal: bool,
@@ -63,6 +64,8 @@ impl FlashAttention {
 }
 
 impl Op for FlashAttention {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "flash_attention"
     }

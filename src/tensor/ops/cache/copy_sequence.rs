@@ -3,7 +3,8 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::op::on_cpu;
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: a cache [sequences, capacity, columns] (changed) of any dtype except weights, where each sequence has whole words.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,8 @@ impl CopySequence {
 }
 
 impl Op for CopySequence {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "copy_sequence"
     }
@@ -65,6 +68,14 @@ impl Reference for CopySequence {
         let source = 4 * self.from * of_sequence;
         inputs[0].bytes.copy_within(source..source + 4 * words, 4 * self.to * of_sequence);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let cache = tensors.changed(0)?;
+        let (of_sequence, words) = self.words(cache.desc)?;
+        let source = 4 * self.from * of_sequence;
+        cache.bytes_mut()?.copy_within(source..source + 4 * words, 4 * self.to * of_sequence);
+        Ok(())
     }
 }
 

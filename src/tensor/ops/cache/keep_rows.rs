@@ -4,7 +4,7 @@ use super::placement::Placement;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::quant::BLOCK;
 use crate::tensor::soa::from_soa;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
@@ -31,6 +31,8 @@ impl KeepRows {
 }
 
 impl Op for KeepRows {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "keep_rows"
     }

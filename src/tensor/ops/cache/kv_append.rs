@@ -5,19 +5,23 @@ use super::cache_dtype::{
 };
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::cache::store;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::op::{expect, on_cpu};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: k and v [tokens, kv_dim], k_cache and v_cache [capacity, kv_dim] (changed; in q8_0 `cache_columns` of the heads), state
 /// [4] u32 (state[0] is the position of the first token). Tokens past the capacity are not written; the caller checks that there is
 /// room.
+#[derive(Clone)]
 pub struct KvAppend {
     /// The dimensions of a head.
     pub head_dim: usize,
 }
 
 impl Op for KvAppend {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "kv_append"
     }
@@ -84,6 +88,21 @@ impl Reference for KvAppend {
             set_cached(&mut inputs[cache], self.head_dim, &values);
         }
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [k, v, k_cache, v_cache, state] = &mut tensors.inputs[..] else {
+            bail!(Internal, "kv_append without five inputs")
+        };
+        let (_, kv_dim) = k.desc.shape.matrix()?;
+        let first = state.u32s()?[0] as usize;
+        for (new, cache) in [(k, k_cache), (v, v_cache)] {
+            let capacity = cache.desc.shape.dims()[0];
+            for (position, row) in (first..capacity).zip(new.f32s()?.chunks_exact(kv_dim)) {
+                store(cache, position, self.head_dim, row)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use super::cache_dtype::{
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: a cache [capacity, `cache_columns` of the heads] (changed), and, to rotate heads, the frequencies [n] of rope with
@@ -29,6 +29,8 @@ pub struct KvShift {
 }
 
 impl Op for KvShift {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "kv_shift"
     }

@@ -4,7 +4,7 @@ use super::placement::Placement;
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: rings [length · columns] or [sequences, length · columns], and position [4] u32 (a position, a step, whether the sequence has
@@ -29,6 +29,8 @@ impl RecallRow {
 }
 
 impl Op for RecallRow {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "recall_row"
     }

@@ -1,16 +1,21 @@
 //! The steps between the product for queries, keys and values and the attention, in one pass over the tokens: the bias, or the norms of
 //! heads (QK-norm: Henry et al. 2020), the rotary position embedding of q and k (Su et al. 2021, RoFormer), and the new rows of the KV cache.
 
+use rillm_cpu_kernels::rms_norm;
+
 use super::cache_dtype::{cache_columns, case_dtype, random_cache, stored_tolerance};
 use super::placement::Placement;
 use super::qkv_parts::to_pair_order;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::cache::store;
+use crate::tensor::cpu::fits;
+use crate::tensor::cpu::rope::Angles;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::{KvAppend, NormHeads, QkvParts, Rope};
 use crate::tensor::team::Team;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensor, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: qkv [tokens, (heads + 2 · kv_heads) · head_dim] (a token's q, then k, then v, as far as they are among the parts),
 /// frequencies [n] with 2n ≤ head_dim (the rest of a head is left alone), state [4] u32 (state[0] is the position of the first
@@ -67,6 +72,8 @@ impl RopeKvAppend {
 }
 
 impl Op for RopeKvAppend {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "rope_kv_append"
     }
@@ -220,9 +227,67 @@ impl Reference for RopeKvAppend {
         }
         Ok(if self.parts.q { vec![q] } else { vec![] })
     }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let (tokens, columns) = tensors.input(0)?.desc.shape.matrix()?;
+        let placement = Placement::of(self.name(), tensors.input(2)?.desc, tokens)?;
+        let caches = CACHES..CACHES + self.parts.caches();
+        let (q_dim, kv_dim) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+        let turned = q_dim + kv_dim;
+        let (before, from_caches) = tensors.inputs.split_at_mut(CACHES);
+        let (of_caches, after) = from_caches.split_at_mut(caches.len());
+        let capacity = of_caches.first().map_or(Ok(0), |cache| Ok(placement.cache(self.name(), cache.desc)?.0))?;
+        let (qkv, frequencies, state) = (before[0].f32s()?, before[1].f32s()?, before[2].u32s()?);
+        let after: &[f32] = after.first().map_or(Ok(&[][..]), CpuTensor::f32s)?;
+        let mut row = vec![0.0; self.all_columns()];
+        for (token, from) in qkv.chunks_exact(columns).enumerate() {
+            // As if all three parts were there.
+            row.fill(0.0);
+            row[self.range()].copy_from_slice(from);
+            if self.bias {
+                row.iter_mut().zip(after).for_each(|(x, bias)| *x += bias);
+            }
+            if let Some(norms) = self.norms {
+                self.norm_row(norms, after, &mut row)?;
+            }
+            let position = placement.position(state, token);
+            let angles = Angles::new(position, frequencies, self.scale);
+            row[..turned].chunks_exact_mut(self.head_dim).for_each(|head| angles.turn(head, self.interleaved));
+            to_pair_order(&mut row[..turned], self.head_dim, frequencies.len(), self.interleaved);
+            if position < capacity && !placement.has_stopped(state, token) {
+                let at = placement.first_row(state, token, capacity) + position;
+                let firsts = [(self.parts.k, q_dim), (self.parts.v, turned)].into_iter().filter(|part| part.0);
+                for (cache, (_, first)) in of_caches.iter_mut().zip(firsts) {
+                    store(cache, at, self.head_dim, &row[first..first + kv_dim])?;
+                }
+            }
+            if self.parts.q {
+                tensors.outputs[0].f32s_mut()?[token * q_dim..][..q_dim].copy_from_slice(&row[..q_dim]);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl RopeKvAppend {
+    /// Norms the heads of a token, on the CPU's device.
+    fn norm_row(&self, norms: HeadNorms, weights: &[f32], row: &mut [f32]) -> Result<()> {
+        let ones = vec![1.0; self.head_dim];
+        let (of_queries, of_keys) = weights.split_at(self.head_dim.min(weights.len()));
+        let of_keys = if of_keys.len() < self.head_dim { &ones } else { &of_keys[..self.head_dim] };
+        for (index, head) in row.chunks_exact_mut(self.head_dim).enumerate() {
+            let weight = match index {
+                index if index < self.heads => of_queries,
+                index if index < self.heads + self.kv_heads => of_keys,
+                _ if norms.values => &ones,
+                _ => break,
+            };
+            let x = head.to_vec();
+            fits(rms_norm(&x, weight, norms.epsilon, head))?;
+        }
+        Ok(())
+    }
+
     /// The input with normed heads.
     fn normed(&self, inputs: &[HostTensor]) -> Result<HostTensor> {
         let Some(norms) = self.norms else { return Ok(inputs[0].clone()) };

@@ -8,11 +8,12 @@ use super::sliding::{Sliding, four, output, words};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [n, c_in, h, w], weight [c_out, c_in / groups, kernel height, kernel width] and, if there is one, a bias [c_out].
 /// Output: [n, c_out, out_h, out_w]. Pairs are of height and width.
+#[derive(Clone)]
 pub struct Conv2d {
     /// From one window to the next.
     pub stride: [usize; 2],
@@ -138,6 +139,8 @@ impl Conv2d {
 const MODULES: &[(&str, &str)] = &[("conv2d_tensors", crate::shader!("conv2d_tensors.wgsl"))];
 
 impl Op for Conv2d {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "conv2d"
     }

@@ -7,11 +7,12 @@ use super::sliding::{LAST, Sliding, four, output, words};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [n, c_in, h, w], weight [c_in, c_out / groups, kernel height, kernel width] and, if there is one, a bias [c_out].
 /// Output: [n, c_out, out_h, out_w]. Pairs are of height and width.
+#[derive(Clone)]
 pub struct ConvTranspose2d {
     /// From where one input's kernel begins in the output to where the next one's does.
     pub stride: [usize; 2],
@@ -87,6 +88,8 @@ fn greatest_common_divisor(mut a: usize, mut b: usize) -> usize {
 }
 
 impl Op for ConvTranspose2d {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "conv_transpose2d"
     }

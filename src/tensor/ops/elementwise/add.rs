@@ -3,13 +3,16 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::op::{expect, on_cpu};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x (changed), y, of one shape.
+#[derive(Clone)]
 pub struct Add;
 
 impl Op for Add {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "add"
     }
@@ -44,6 +47,12 @@ impl Reference for Add {
         let sum: Vec<f32> = inputs[0].to_f32()?.iter().zip(&y).map(|(x, y)| x + y).collect();
         inputs[0].set_f32(&sum);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, y] = &mut tensors.inputs[..] else { bail!(Internal, "add without two inputs") };
+        x.f32s_mut()?.iter_mut().zip(y.f32s()?).for_each(|(x, y)| *x += y);
+        Ok(())
     }
 }
 

@@ -3,13 +3,16 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::op::{expect, on_cpu};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns] (changed), row [columns].
+#[derive(Clone)]
 pub struct AddRow;
 
 impl Op for AddRow {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "add_row"
     }
@@ -48,6 +51,15 @@ impl Reference for AddRow {
         }
         inputs[0].set_f32(&x);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, row] = &mut tensors.inputs[..] else { bail!(Internal, "add_row without two inputs") };
+        let row = row.f32s()?;
+        for x in x.f32s_mut()?.chunks_exact_mut(row.len().max(1)) {
+            x.iter_mut().zip(row).for_each(|(x, y)| *x += y);
+        }
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// The function.
@@ -63,12 +63,15 @@ impl BinaryKind {
 }
 
 /// Inputs: x, y, of one shape. Output: the same shape.
+#[derive(Clone)]
 pub struct Binary {
     /// The function.
     pub kind: BinaryKind,
 }
 
 impl Op for Binary {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "binary"
     }

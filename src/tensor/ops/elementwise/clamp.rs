@@ -3,16 +3,19 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x (changed), of any shape.
+#[derive(Clone)]
 pub struct Clamp {
     /// Outputs are from −limit to limit; above 0.
     pub limit: f32,
 }
 
 impl Op for Clamp {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "clamp"
     }

@@ -3,10 +3,11 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Shape};
 
 /// No inputs. Output: `shape`.
+#[derive(Clone)]
 pub struct Fill {
     /// The shape of the output.
     pub shape: Shape,
@@ -15,6 +16,8 @@ pub struct Fill {
 }
 
 impl Op for Fill {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "fill"
     }

@@ -3,13 +3,16 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns] (changed), gates [rows, 1].
+#[derive(Clone)]
 pub struct GateRows;
 
 impl Op for GateRows {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "gate_rows"
     }

@@ -4,10 +4,11 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Shape};
 
 /// No inputs. Output: `shape`, multiples of 2^-24.
+#[derive(Clone)]
 pub struct Random {
     /// The shape of the output.
     pub shape: Shape,
@@ -16,6 +17,8 @@ pub struct Random {
 }
 
 impl Op for Random {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "random"
     }

@@ -3,16 +3,19 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::op::{expect, on_cpu};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x. Output: the same shape.
+#[derive(Clone)]
 pub struct Scale {
     /// Every element is multiplied by it.
     pub factor: f32,
 }
 
 impl Op for Scale {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "scale"
     }
@@ -39,6 +42,12 @@ impl Reference for Scale {
         let factor = f64::from(self.factor);
         let out: Vec<f32> = inputs[0].to_f32()?.iter().map(|x| (f64::from(*x) * factor) as f32).collect();
         Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &out)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let x = tensors.inputs[0].f32s()?;
+        tensors.outputs[0].f32s_mut()?.iter_mut().zip(x).for_each(|(out, x)| *out = x * self.factor);
+        Ok(())
     }
 }
 

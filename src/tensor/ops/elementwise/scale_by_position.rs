@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns] (changed), state [4] u32 (state[0] is the position of the first token).
@@ -17,6 +17,8 @@ pub struct ScaleByPosition {
 }
 
 impl Op for ScaleByPosition {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "scale_by_position"
     }

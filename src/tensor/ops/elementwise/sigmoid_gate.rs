@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::quant::BLOCK;
 use crate::tensor::soa::{from_soa, to_soa};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
@@ -17,6 +17,8 @@ pub struct SigmoidGate {
 }
 
 impl Op for SigmoidGate {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "sigmoid_gate"
     }

@@ -3,16 +3,19 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::op::{expect, on_cpu};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x (changed), of any shape.
+#[derive(Clone)]
 pub struct Softcap {
     /// The bound of the outputs; above 0.
     pub cap: f32,
 }
 
 impl Op for Softcap {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "softcap"
     }
@@ -45,6 +48,11 @@ impl Reference for Softcap {
             inputs[0].to_f32()?.iter().map(|x| (cap * (f64::from(*x) / cap).tanh()) as f32).collect();
         inputs[0].set_f32(&capped);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        rillm_cpu_kernels::softcap(self.cap, tensors.changed(0)?.f32s_mut()?);
+        Ok(())
     }
 }
 

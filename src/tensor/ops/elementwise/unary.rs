@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Activation;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
@@ -130,12 +130,15 @@ impl UnaryKind {
 }
 
 /// Input: x. Output: the same shape.
+#[derive(Clone)]
 pub struct Unary {
     /// The function.
     pub kind: UnaryKind,
 }
 
 impl Op for Unary {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "unary"
     }

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::cache::placement::Placement;
 use crate::tensor::quant::{BLOCK, in_cases};
 use crate::tensor::soa::to_soa;
@@ -11,6 +11,7 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns] (changed), positions [rows here, columns], state [4] u32 (state[0] is the position of the first
 /// token) or [tokens, 4], one for each token's sequence. Past the end, the last position is added; the caller checks that there is room.
+#[derive(Clone)]
 pub struct AddPositions {
     /// The position of the tensor's first row, if the matrix has several parts. Only tokens whose position is in this part are
     /// changed.
@@ -22,6 +23,8 @@ pub struct AddPositions {
 }
 
 impl Op for AddPositions {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "add_positions"
     }

@@ -2,21 +2,25 @@
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::linear::row;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::products::mat_vec::LARGE_VOCABULARY;
 use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::soa::to_soa;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: tokens [tokens] u32, weight [vocabulary, columns]. Output: [tokens, columns]. A token that is not in the vocabulary has the
 /// first row: callers check that there is none, except where models mean it so (the per-layer embeddings of Gemma 3n).
+#[derive(Clone)]
 pub struct Embedding {
     /// The output, of one token and columns of a multiple of 32, is in SoA (`tensor/soa.rs`).
     pub soa: bool,
 }
 
 impl Op for Embedding {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "embedding"
     }
@@ -68,6 +72,20 @@ impl Reference for Embedding {
         let rows: Vec<f32> = tokens.iter().flat_map(row).copied().collect();
         let rows = if self.soa { to_soa(&rows) } else { rows };
         Ok(vec![HostTensor::f32(&[tokens.len(), columns], &rows)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let (tokens, weight) = (tensors.inputs[0].u32s()?, &tensors.inputs[1]);
+        let (rows, columns) = weight.desc.shape.matrix()?;
+        let out = tensors.outputs[0].f32s_mut()?;
+        for (token, out) in tokens.iter().zip(out.chunks_exact_mut(columns)) {
+            let token = *token as usize;
+            row(weight, if token < rows { token } else { 0 }, out)?;
+            if self.soa {
+                out.copy_from_slice(&to_soa(out));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -3,13 +3,15 @@
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::linear::row;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::quant::{BLOCK, Format};
 use crate::tensor::soa::to_soa;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: tokens [tokens] u32, weight [rows, columns], x [tokens, columns] (changed).
+#[derive(Clone)]
 pub struct EmbeddingPart {
     /// The token of the part's first row.
     pub first_row: usize,
@@ -18,6 +20,8 @@ pub struct EmbeddingPart {
 }
 
 impl Op for EmbeddingPart {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "embedding_part"
     }
@@ -75,6 +79,21 @@ impl Reference for EmbeddingPart {
         }
         inputs[2] = HostTensor::f32(&[tokens.len(), columns], &x);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [tokens, weight, x] = &mut tensors.inputs[..] else {
+            bail!(Internal, "embedding_part without three inputs")
+        };
+        let (rows, columns) = weight.desc.shape.matrix()?;
+        for (token, x) in tokens.u32s()?.iter().zip(x.f32s_mut()?.chunks_exact_mut(columns)) {
+            let Some(at) = (*token as usize).checked_sub(self.first_row).filter(|row| *row < rows) else { continue };
+            row(weight, at, x)?;
+            if self.soa {
+                x.copy_from_slice(&to_soa(x));
+            }
+        }
+        Ok(())
     }
 }
 

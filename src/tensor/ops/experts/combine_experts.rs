@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::quant::BLOCK;
 use crate::tensor::soa::rows_to_soa;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
@@ -19,6 +19,8 @@ pub struct CombineExperts {
 }
 
 impl Op for CombineExperts {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "combine_experts"
     }

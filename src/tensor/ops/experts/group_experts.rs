@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: ids [tokens, used] u32, the experts of each token. Outputs: order [tokens · used] u32, the numbers of the pairs, sorted by
@@ -26,6 +26,8 @@ impl GroupExperts {
 }
 
 impl Op for GroupExperts {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "group_experts"
     }

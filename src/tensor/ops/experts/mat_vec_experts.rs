@@ -2,14 +2,15 @@
 //!
 //! As in `mat_vec`, reading weights takes most of the time: neighbouring lanes read neighbouring blocks, and lanes share a row.
 
+use super::stack::{Stack, StackShape};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{lanes_defines, subgroup_lanes};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::products::mat_vec::ragged;
 use crate::tensor::quant::{BLOCK, in_cases};
 use crate::tensor::soa::from_soa;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns] or [tokens · used, columns], ids [tokens, used] u32 (the experts of each token), weight
 /// [experts · rows, columns], and with `bias` biases [experts, rows]. Output: [tokens · used, rows], for each pair of a token and an expert
@@ -30,16 +31,17 @@ pub struct MatVecExperts {
 /// Rows that a team of lanes computes at once.
 const ROWS: usize = 4;
 const WORKGROUP: u32 = 64;
-const OPERANDS: usize = 3;
 
 impl MatVecExperts {
-    /// The output of a part among the inputs.
-    fn out(&self) -> usize {
-        OPERANDS + usize::from(self.bias)
+    fn stack(&self) -> Stack {
+        let Self { experts, bias, part, .. } = *self;
+        Stack { experts, bias, part, weight: 2 }
     }
 }
 
 impl Op for MatVecExperts {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "mat_vec_experts"
     }
@@ -54,44 +56,31 @@ impl Op for MatVecExperts {
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let f32 = Some(DType::F32);
-        let wanted = [f32, Some(DType::U32), None, f32, f32];
-        expect("mat_vec_experts", inputs, &wanted[..self.out() + usize::from(self.part.is_some())])?;
+        let stack = self.stack();
+        expect("mat_vec_experts", inputs, &[f32, Some(DType::U32), None, f32, f32][..stack.inputs()])?;
         let (x_rows, columns) = inputs[0].shape.matrix()?;
         let (tokens, used) = inputs[1].shape.matrix()?;
-        let (all_rows, weight_columns) = inputs[2].shape.matrix()?;
-        let out = inputs.get(self.out());
-        let rows_fit = match (self.part, out) {
-            (Some(first), Some(out)) => {
-                let (items, rows) = out.shape.matrix()?;
-                items == tokens * used && all_rows.is_multiple_of(rows) && first + all_rows / rows <= self.experts
+        match stack.shape(inputs, tokens * used)? {
+            Some(shape)
+                if shape.columns == columns
+                    && (x_rows == tokens || x_rows == tokens * used)
+                    && (!self.soa || columns.is_multiple_of(BLOCK)) =>
+            {
+                Ok(stack.outputs(&shape, tokens * used))
             }
-            _ => self.experts > 0 && all_rows.is_multiple_of(self.experts),
-        };
-        let fits = (x_rows == tokens || x_rows == tokens * used)
-            && columns == weight_columns
-            && (!self.soa || columns.is_multiple_of(BLOCK))
-            && rows_fit
-            && biases_fit(self.bias.then(|| &inputs[OPERANDS]), self.experts, out, all_rows);
-        if !fits {
-            bail!(
-                ShapeMismatch,
-                "mat_vec_experts: x {}, ids {}, weight {} of {} experts, biases and output {:?}",
-                inputs[0].shape,
-                inputs[1].shape,
-                inputs[2].shape,
-                self.experts,
-                &inputs[OPERANDS..]
-            );
+            _ => {
+                let shapes: Vec<_> = inputs.iter().map(|input| input.shape).collect();
+                bail!(ShapeMismatch, "mat_vec_experts: {shapes:?} for {self:?}")
+            }
         }
-        Ok(match self.part {
-            Some(_) => vec![],
-            None => vec![Desc::f32(&[tokens * used, all_rows / self.experts])],
-        })
     }
 
-    fn kernel(&self, inputs: &[Desc], outputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
+    fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (x_rows, columns) = inputs[0].shape.matrix()?;
-        let (items, rows) = inputs.get(self.out()).unwrap_or_else(|| &outputs[0]).shape.matrix()?;
+        let items = inputs[1].shape.elements();
+        let Some(StackShape { rows, first, matrices, .. }) = self.stack().shape(inputs, items)? else {
+            bail!(Internal, "mat_vec_experts: a kernel of shapes that don't fit");
+        };
         let lanes = subgroup_lanes(capabilities, 32);
         let teams = WORKGROUP / lanes.unwrap_or(WORKGROUP);
         let mut defines = lanes_defines(WORKGROUP, lanes);
@@ -126,8 +115,8 @@ impl Op for MatVecExperts {
                 items as u32,
                 (items / x_rows) as u32,
                 self.experts as u32,
-                self.part.unwrap_or(0) as u32,
-                (inputs[2].shape.dims()[0] / rows) as u32,
+                first as u32,
+                matrices as u32,
             ],
             grid: [row_groups, (items as u32).div_ceil(planes), planes],
         })
@@ -136,43 +125,23 @@ impl Op for MatVecExperts {
 
 impl Reference for MatVecExperts {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let (x_rows, columns) = inputs[0].shape.matrix()?;
-        let ids = inputs[1].to_u32()?;
-        let (x, weight) = (inputs[0].to_f32()?, inputs[2].to_f32()?);
-        let bias = if self.bias { inputs[OPERANDS].to_f32()? } else { vec![] };
-        let (first, rows) = match (self.part, inputs.get(self.out())) {
-            (Some(first), Some(out)) => (first, out.shape.dims()[1]),
-            _ => (0, weight.len() / columns / self.experts),
-        };
-        let matrix = rows * columns;
-        let mut out = match inputs.get(self.out()) {
-            Some(out) => out.to_f32()?,
-            None => vec![0.0; ids.len() * rows],
-        };
-        for (item, expert) in ids.iter().enumerate() {
-            let Some(here) = (*expert as usize).checked_sub(first).filter(|here| *here < weight.len() / matrix) else {
-                continue;
-            };
-            let x = &x[item / (ids.len() / x_rows) * columns..][..columns];
-            let x = if self.soa { from_soa(x) } else { x.to_vec() };
-            let matrix_rows = weight[here * matrix..].chunks_exact(columns);
-            for (at, (out, row)) in out[item * rows..][..rows].iter_mut().zip(matrix_rows).enumerate() {
-                let product = x.iter().zip(row).map(|(x, w)| f64::from(*x) * f64::from(*w)).sum::<f64>();
-                *out = (product + bias.get(*expert as usize * rows + at).map_or(0.0, |bias| f64::from(*bias))) as f32;
-            }
-        }
-        if let Some(changed) = inputs.get_mut(self.out()) {
-            changed.set_f32(&out);
-            return Ok(vec![]);
-        }
-        Ok(vec![HostTensor::f32(&[ids.len(), rows], &out)])
+        let (_, columns) = inputs[0].shape.matrix()?;
+        let (x, ids) = (inputs[0].to_f32()?, inputs[1].to_u32()?);
+        let row = |row: &[f32]| if self.soa { from_soa(row) } else { row.to_vec() };
+        let x: Vec<f64> = x.chunks_exact(columns).flat_map(row).map(f64::from).collect();
+        let items = ids.iter().map(|expert| *expert as usize).enumerate();
+        self.stack().multiply(&x, ids.len(), items, inputs)
     }
-}
 
-/// Whether biases are those of all experts of a weight, or of the output that a part of the experts writes.
-pub(super) fn biases_fit(bias: Option<&Desc>, experts: usize, out: Option<&Desc>, all_rows: usize) -> bool {
-    let rows = out.and_then(|out| out.shape.dims().get(1).copied()).unwrap_or(all_rows / experts.max(1));
-    bias.is_none_or(|bias| bias.shape.dims() == [experts, rows])
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let (_, columns) = tensors.input(0)?.desc.shape.matrix()?;
+        let x = tensors.input(0)?.f32s()?;
+        let row = |row: &[f32]| if self.soa { from_soa(row) } else { row.to_vec() };
+        let x: Vec<f32> = x.chunks_exact(columns).flat_map(row).collect();
+        let items: Vec<_> = tensors.input(1)?.u32s()?.iter().map(|expert| *expert as usize).enumerate().collect();
+        let pairs = items.len();
+        self.stack().multiply_on_cpu(&x, pairs, items, &mut tensors)
+    }
 }
 
 pub fn cases() -> Vec<Case> {

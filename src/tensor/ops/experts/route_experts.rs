@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// How the logits of a router become weights.
@@ -68,6 +68,8 @@ impl RouteExperts {
 }
 
 impl Op for RouteExperts {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "route_experts"
     }

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::indexing::indices::{
     MODULES, RandomIndices, beside, defines, expect_words, index_of, missing, of_words, words,
 };
@@ -12,6 +12,7 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, S
 
 /// Inputs: x [outer, n, inner], f32 or u32, and an index u32 [outer, m, inner]. Output: [outer, m, inner], with
 /// `out[o, j, i] = x[o, index[o, j, i], i]`.
+#[derive(Clone)]
 pub struct Gather {
     /// An index out of range gives NaN, and not 0.
     pub float: bool,
@@ -20,6 +21,8 @@ pub struct Gather {
 }
 
 impl Op for Gather {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "gather"
     }

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::{expect, fits_u32, folded};
+use crate::tensor::op::{expect, fits_u32, folded, on_cpu};
 use crate::tensor::ops::indexing::indices::{
     MODULES, RandomIndices, defines, expect_words, index_of, missing, of_words, words,
 };
@@ -12,6 +12,7 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, S
 
 /// Inputs: x [outer, n, inner], f32 or u32, and an index u32 [m]. Output: [outer, m, inner], with
 /// `out[o, j, i] = x[o, index[j], i]`. With outer = 1 these are the rows of an embedding.
+#[derive(Clone)]
 pub struct IndexSelect {
     /// An index out of range gives NaN, and not 0.
     pub float: bool,
@@ -30,6 +31,8 @@ impl IndexSelect {
 }
 
 impl Op for IndexSelect {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "index_select"
     }

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::indexing::indices::{MODULES, RandomIndices, beside, defines, expect_words, index_of};
 use crate::tensor::ops::scan::cumsum::integers;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
@@ -19,6 +19,7 @@ pub enum ScatterKind {
 
 /// Inputs: x [outer, n, inner] (changed), f32 or u32 as the kind says, an index u32 [outer, m, inner] and a source [outer, m, inner]
 /// like x: `x[o, index[o, j, i], i] += source[o, j, i]`. An index out of range leaves its element out.
+#[derive(Clone)]
 pub struct ScatterAdd {
     /// What is added.
     pub kind: ScatterKind,
@@ -27,6 +28,8 @@ pub struct ScatterAdd {
 }
 
 impl Op for ScatterAdd {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "scatter_add"
     }

@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::op::{expect, fits_u32};
+use crate::tensor::op::{expect, fits_u32, on_cpu};
 use crate::tensor::quant::{BLOCK, FORMATS};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
@@ -39,6 +39,8 @@ impl HeadProducts {
 }
 
 impl Op for HeadProducts {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "head_products"
     }

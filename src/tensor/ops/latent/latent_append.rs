@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::{expect, fits_u32};
+use crate::tensor::op::{expect, fits_u32, on_cpu};
 use crate::tensor::ops::cache::cache_dtype::{
     cache_columns, cache_defines, cache_dtype, cached, case_dtype, random_cache, set_cached, stored_tolerance,
 };
@@ -43,6 +43,8 @@ impl LatentAppend {
 }
 
 impl Op for LatentAppend {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "latent_append"
     }

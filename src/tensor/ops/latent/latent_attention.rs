@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
-use crate::tensor::op::{expect, fits_u32};
+use crate::tensor::op::{expect, fits_u32, on_cpu};
 use crate::tensor::ops::Attention;
 use crate::tensor::ops::cache::cache_dtype::{
     cache_columns, cache_defines, cache_dtype, cached, case_dtype, random_cache,
@@ -28,6 +28,8 @@ pub struct LatentAttention {
 }
 
 impl Op for LatentAttention {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "latent_attention"
     }

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::quant::BLOCK;
 use crate::tensor::soa::rows_to_soa;
 use crate::tensor::team::Team;
@@ -28,6 +28,8 @@ pub struct GatedNorm {
 }
 
 impl Op for GatedNorm {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "gated_norm"
     }

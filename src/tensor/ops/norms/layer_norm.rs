@@ -1,13 +1,17 @@
 //! Layer normalisation (Ba, Kiros, Hinton 2016): `(x − mean) / √(variance + ε) · weight + bias`, row by row.
 
+use rillm_cpu_kernels::layer_norm;
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::fits;
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
-use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::op::{expect, on_cpu};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], weight [groups · columns] (row r uses part r mod groups: heads may have different norms), and,
 /// if there is one, a bias [columns]. Output: [rows, columns].
+#[derive(Clone)]
 pub struct LayerNorm {
     /// ε in the formula.
     pub epsilon: f32,
@@ -16,6 +20,8 @@ pub struct LayerNorm {
 }
 
 impl Op for LayerNorm {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "layer_norm"
     }
@@ -71,6 +77,18 @@ impl Reference for LayerNorm {
             out.extend(normed.zip(weight).zip(&bias).map(|((x, w), b)| (x * f64::from(*w) + f64::from(*b)) as f32));
         }
         Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &out)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let (x, weight) = (&tensors.inputs[0], tensors.inputs[1].f32s()?);
+        let bias = if self.bias { Some(tensors.inputs[2].f32s()?) } else { None };
+        let (_, columns) = x.desc.shape.matrix()?;
+        let out = tensors.outputs[0].f32s_mut()?;
+        let rows = x.f32s()?.chunks_exact(columns).zip(out.chunks_exact_mut(columns));
+        for ((x, out), weight) in rows.zip(weight.chunks_exact(columns).cycle()) {
+            fits(layer_norm(x, weight, bias, self.epsilon, out))?;
+        }
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x and like [rows, columns]. Output: x · √(mean like²) / √(max(mean x², least)).
@@ -14,6 +14,8 @@ pub struct MatchMagnitude {
 }
 
 impl Op for MatchMagnitude {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "match_magnitude"
     }

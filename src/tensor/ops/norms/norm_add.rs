@@ -1,11 +1,14 @@
 //! Adds the RMS norm of the output of attention or feed-forward to one token's residual stream, in place (the norms after a layer's
 //! parts in Gemma 2 and 3: "sandwich norm", Ding et al. 2021).
 
+use rillm_cpu_kernels::rms_norm;
+
 use crate::error::Result;
 use crate::gpu::Capabilities;
+use crate::tensor::cpu::fits;
 use crate::tensor::exec::{lanes_defines, subgroup_lanes};
-use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::op::{expect, on_cpu};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [1, columns] (changed: x ← (x + y / √(mean y² + ε) · weight) · factor), y [1, columns], weight [columns]. All have the same order of
 /// columns, which may be SoA (`tensor/soa.rs`).
@@ -20,6 +23,8 @@ pub struct NormAdd {
 const WORKGROUP: u32 = 256;
 
 impl Op for NormAdd {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "norm_add"
     }
@@ -73,6 +78,15 @@ impl Reference for NormAdd {
         }
         inputs[0].set_f32(&x);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, y, weight] = &mut tensors.inputs[..] else { bail!(Internal, "norm_add without three inputs") };
+        let y = y.f32s()?;
+        let mut normed = vec![0.0; y.len()];
+        fits(rms_norm(y, weight.f32s()?, self.epsilon, &mut normed))?;
+        x.f32s_mut()?.iter_mut().zip(&normed).for_each(|(x, y)| *x = (*x + y) * self.factor);
+        Ok(())
     }
 }
 

@@ -1,11 +1,14 @@
 //! RMS norm (Zhang, Sennrich 2019) of each head of queries and of keys, in place, before rope (QK-norm: Henry et al. 2020; in this
 //! form Qwen3 and Gemma 3), or of all heads together (OLMo 2). Values may be normed too, without weights (Gemma 4).
 
+use rillm_cpu_kernels::rms_norm;
+
 use crate::error::Result;
 use crate::gpu::Capabilities;
+use crate::tensor::cpu::fits;
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
-use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::op::{expect, on_cpu};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns] (changed; a token's heads of queries, then of keys, then of values, then columns that stay as they are),
 /// weights [query_length + key_length] (for queries, then for keys; those of values are one).
@@ -26,6 +29,8 @@ pub struct NormHeads {
 }
 
 impl Op for NormHeads {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "norm_heads"
     }
@@ -95,6 +100,24 @@ impl Reference for NormHeads {
         }
         inputs[0].set_f32(&x);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, weights] = &mut tensors.inputs[..] else { bail!(Internal, "norm_heads without two inputs") };
+        let (_, columns) = x.desc.shape.matrix()?;
+        let (of_queries, of_keys) = weights.f32s()?.split_at(self.query_length);
+        let ones = vec![1.0; self.key_length];
+        for row in x.f32s_mut()?.chunks_exact_mut(columns) {
+            let (queries, keys) = row.split_at_mut(self.queries * self.query_length);
+            let queries = queries.chunks_exact_mut(self.query_length.max(1)).map(|head| (head, of_queries));
+            let keys = keys.chunks_exact_mut(self.key_length.max(1)).take(self.keys + self.values).enumerate();
+            let keys = keys.map(|(index, head)| (head, if index < self.keys { of_keys } else { &ones[..] }));
+            for (head, weight) in queries.chain(keys) {
+                let from = head.to_vec();
+                fits(rms_norm(&from, &weight[..from.len()], self.epsilon, head))?;
+            }
+        }
+        Ok(())
     }
 }
 

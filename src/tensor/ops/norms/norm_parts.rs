@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns] (changed: three parts side by side, then columns that stay as they are), weights [the parts' columns].
@@ -16,6 +16,8 @@ pub struct NormParts {
 }
 
 impl Op for NormParts {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "norm_parts"
     }

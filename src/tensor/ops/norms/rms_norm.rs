@@ -1,19 +1,25 @@
 //! Root mean square layer normalisation (Zhang, Sennrich 2019): `x / √(mean x² + ε) · weight`, row by row.
 
+use rillm_cpu_kernels::rms_norm;
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::fits;
 use crate::tensor::exec::{grid_2d, subgroup_lanes};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::team::Team;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], weight [columns]. Output: [rows, columns].
+#[derive(Clone)]
 pub struct RmsNorm {
     /// ε in the formula.
     pub epsilon: f32,
 }
 
 impl Op for RmsNorm {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "rms_norm"
     }
@@ -60,6 +66,16 @@ impl Reference for RmsNorm {
             out.extend(row.iter().zip(&weight).map(|(x, w)| (f64::from(*x) * scale * f64::from(*w)) as f32));
         }
         Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &out)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let (x, weight) = (&tensors.inputs[0], tensors.inputs[1].f32s()?);
+        let (_, columns) = x.desc.shape.matrix()?;
+        let out = tensors.outputs[0].f32s_mut()?;
+        for (x, out) in x.f32s()?.chunks_exact(columns).zip(out.chunks_exact_mut(columns)) {
+            fits(rms_norm(x, weight, self.epsilon, out))?;
+        }
+        Ok(())
     }
 }
 

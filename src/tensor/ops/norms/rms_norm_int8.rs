@@ -4,17 +4,21 @@ use super::rms_norm::RmsNorm;
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
+use crate::tensor::op::on_cpu;
 use crate::tensor::ops::products::quantize::{QUANTIZED_TOLERANCE, quantize_reference, quantized};
 use crate::tensor::quant::BLOCK;
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], weight [columns]. Outputs: those of `quantize`.
+#[derive(Clone)]
 pub struct RmsNormInt8 {
     /// ε in the formula.
     pub epsilon: f32,
 }
 
 impl Op for RmsNormInt8 {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "rms_norm_int8"
     }

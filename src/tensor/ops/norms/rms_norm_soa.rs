@@ -1,21 +1,28 @@
 //! `rms_norm` whose output is in SoA, which products of small batches read.
 
+use rillm_cpu_kernels::rms_norm;
+
 use crate::error::Result;
 use crate::gpu::Capabilities;
+use crate::tensor::cpu::fits;
 use crate::tensor::exec::grid_2d;
+use crate::tensor::op::on_cpu;
 use crate::tensor::ops::RmsNorm;
 use crate::tensor::quant::BLOCK;
-use crate::tensor::soa::rows_to_soa;
+use crate::tensor::soa::{rows_to_soa, write_soa};
 use crate::tensor::team::Team;
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], columns a multiple of 32; weight [columns]. Output: [rows, columns], each row in SoA.
+#[derive(Clone)]
 pub struct RmsNormSoa {
     /// ε in the formula.
     pub epsilon: f32,
 }
 
 impl Op for RmsNormSoa {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "rms_norm_soa"
     }
@@ -44,6 +51,18 @@ impl Op for RmsNormSoa {
 impl Reference for RmsNormSoa {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         RmsNorm { epsilon: self.epsilon }.reference(inputs)?.iter().map(rows_to_soa).collect()
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let (x, weight) = (&tensors.inputs[0], tensors.inputs[1].f32s()?);
+        let (_, columns) = x.desc.shape.matrix()?;
+        let mut normed = vec![0.0; columns];
+        let out = tensors.outputs[0].f32s_mut()?;
+        for (x, out) in x.f32s()?.chunks_exact(columns).zip(out.chunks_exact_mut(columns)) {
+            fits(rms_norm(x, weight, self.epsilon, &mut normed))?;
+            write_soa(&normed, out);
+        }
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::{expect, fits_u32};
+use crate::tensor::op::{expect, fits_u32, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x [rows, columns]. Output: the same, where each number is a multiple of the row's largest magnitude / 127.
@@ -15,6 +15,8 @@ pub struct RoundRows;
 const LEAST: f32 = 1e-5;
 
 impl Op for RoundRows {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "round_rows"
     }

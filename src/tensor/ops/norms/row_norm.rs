@@ -1,6 +1,11 @@
 //! The norm of a token before the products with it, in the kernels of one token (`wgsl/normed_rows.wgsl`).
 
+use rillm_cpu_kernels::{layer_norm, rms_norm};
+
+use crate::error::Result;
 use crate::gpu::Define;
+use crate::tensor::cpu::fits;
+use crate::tensor::soa::from_soa;
 
 /// The kind of norm. Its input is a vector in SoA (`tensor/soa.rs`): the weight, then the bias of a layer norm.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +50,18 @@ impl RowNorm {
         };
         let vectors = ("NORM_VECTORS", Define::U32(self.vectors() as u32));
         flag.map(|flag| (flag, Define::Flag)).into_iter().chain([vectors]).collect()
+    }
+
+    /// Where the device is the CPU: a token in SoA, normed, in the order of its columns.
+    pub(in crate::tensor::ops) fn on_cpu(self, x: &[f32], norm: &[f32]) -> Result<Vec<f32>> {
+        let mut normed = vec![0.0; x.len()];
+        let (weight, bias) = norm.split_at(x.len());
+        match self {
+            Self::None => normed.copy_from_slice(x),
+            Self::Rms { epsilon } => fits(rms_norm(x, weight, epsilon, &mut normed))?,
+            Self::Layer { epsilon } => fits(layer_norm(x, weight, Some(&bias[..x.len()]), epsilon, &mut normed))?,
+        }
+        Ok(from_soa(&normed))
     }
 
     /// The products of a normed token with the rows of a weight, in f64. `norm` and x are in the order of columns.

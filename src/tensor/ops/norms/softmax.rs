@@ -3,11 +3,12 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
-use crate::tensor::op::{expect, folded};
+use crate::tensor::op::{expect, folded, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x [outer, n, inner]. Output: the same shape, each line along n by itself. As in PyTorch, a line with a NaN or an ∞, or of
 /// −∞ alone, becomes NaN.
+#[derive(Clone)]
 pub struct Softmax {
     /// The logarithm of the result: x − log Σ e^x.
     pub log: bool,
@@ -28,6 +29,8 @@ fn workgroup(columns: usize) -> u32 {
 }
 
 impl Op for Softmax {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "softmax"
     }

@@ -3,12 +3,13 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::convolution::sliding::{Sliding, words};
 use crate::tensor::ops::pooling::pooled::pooled;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x [n, c, h, w]. Output: [n, c, out_h, out_w]. Pairs are of height and width.
+#[derive(Clone)]
 pub struct AvgPool2d {
     /// Rows and columns of a window.
     pub kernel: [usize; 2],
@@ -29,6 +30,8 @@ impl AvgPool2d {
 }
 
 impl Op for AvgPool2d {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "avg_pool2d"
     }

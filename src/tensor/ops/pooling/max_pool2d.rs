@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::convolution::sliding::{Sliding, words};
 use crate::tensor::ops::pooling::pooled::pooled;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
@@ -13,6 +13,7 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 ///
 /// The padding is −∞. Of equal elements the first one counts; a NaN is larger than anything, and of several the last one counts. A
 /// window that is all in the padding, which dilation allows, gives −∞ and the place 0.
+#[derive(Clone)]
 pub struct MaxPool2d {
     /// Rows and columns of a window.
     pub kernel: [usize; 2],
@@ -33,6 +34,8 @@ impl MaxPool2d {
 }
 
 impl Op for MaxPool2d {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "max_pool2d"
     }

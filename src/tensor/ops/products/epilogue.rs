@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::gpu::Define;
 use crate::tensor::op::expect;
-use crate::tensor::{DType, Desc, HostTensor};
+use crate::tensor::{CpuTensors, DType, Desc, HostTensor};
 
 /// Further inputs of a product, after its operands: an optional bias [rows]; then an optional residual [tokens, rows], to which the
 /// product is added instead of an output.
@@ -57,7 +57,23 @@ impl Epilogue {
         defines
     }
 
-    /// The same on the CPU, for a product [tokens, rows].
+    /// Where the device is the CPU, for a product [tokens, rows].
+    pub(super) fn on_cpu(self, tensors: &mut CpuTensors<'_>, operands: usize, mut product: Vec<f32>) -> Result<()> {
+        if self.bias {
+            let bias = tensors.input(operands)?.f32s()?;
+            for row in product.chunks_exact_mut(bias.len().max(1)) {
+                row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
+            }
+        }
+        if !self.residual {
+            return tensors.output(0)?.write_f32s(&product);
+        }
+        let residual = tensors.changed(operands + usize::from(self.bias))?.f32s_mut()?;
+        residual.iter_mut().zip(&product).for_each(|(x, y)| *x += y);
+        Ok(())
+    }
+
+    /// The same for the reference.
     pub(super) fn reference(
         self,
         inputs: &mut [HostTensor],

@@ -7,9 +7,11 @@
 use super::mat_vec::{LARGE_VOCABULARY, infer_linear, ragged, reference_linear, weight_shapes};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::linear::linear;
+use crate::tensor::op::on_cpu;
 use crate::tensor::ops::Epilogue;
 use crate::tensor::quant::{BLOCK, FORMATS, in_cases};
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
+use crate::tensor::{Case, CpuTensors, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: x [tokens, columns], weight [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a
 /// residual.
@@ -29,6 +31,8 @@ const DIRECT_TOKENS: usize = 4;
 const OPERANDS: usize = 2;
 
 impl Op for MatMul {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "mat_mul"
     }
@@ -61,6 +65,11 @@ impl Reference for MatMul {
         let (rows, _) = inputs[1].shape.matrix()?;
         let product = reference_linear(inputs)?;
         self.epilogue.reference(inputs, OPERANDS, product, [tokens, rows])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let product = linear(tensors.input(1)?, tensors.input(0)?.f32s()?)?;
+        self.epilogue.on_cpu(&mut tensors, OPERANDS, product)
     }
 }
 

@@ -4,10 +4,11 @@
 
 use crate::error::Result;
 use crate::gpu::Capabilities;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: a [m, k], b [k, n]. Output: [m, n].
+#[derive(Clone)]
 pub struct MatMulF32;
 
 /// Rows and columns that a workgroup of 16 × 4 invocations computes.
@@ -15,6 +16,8 @@ const TILE_ROWS: usize = 16;
 const TILE_COLUMNS: usize = 64;
 
 impl Op for MatMulF32 {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "mat_mul_f32"
     }

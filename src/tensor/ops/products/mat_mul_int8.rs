@@ -6,7 +6,7 @@
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Epilogue;
 use crate::tensor::quant::{BLOCK, Int8View, in_cases};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
@@ -78,6 +78,8 @@ const DIRECT_TOKENS: usize = 4;
 const OPERANDS: usize = 3;
 
 impl Op for MatMulInt8 {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "mat_mul_int8"
     }

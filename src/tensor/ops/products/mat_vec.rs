@@ -5,12 +5,14 @@
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::linear::linear;
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::quant::{BLOCK, FORMATS, Format, in_cases};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [1, columns], weight [rows, columns]. Output: [1, rows].
+#[derive(Clone)]
 pub struct MatVec;
 
 /// Rows that a team of lanes computes at once.
@@ -18,6 +20,8 @@ const ROWS: usize = 4;
 const WORKGROUP: u32 = 64;
 
 impl Op for MatVec {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "mat_vec"
     }
@@ -51,6 +55,11 @@ impl Reference for MatVec {
         let (rows, _) = inputs[1].shape.matrix()?;
         let product: Vec<f32> = reference_linear(inputs)?.iter().map(|value| *value as f32).collect();
         Ok(vec![HostTensor::f32(&[1, rows], &product)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let product = linear(tensors.input(1)?, tensors.input(0)?.f32s()?)?;
+        tensors.output(0)?.write_f32s(&product)
     }
 }
 

@@ -3,13 +3,14 @@
 use super::mat_vec::{reference_linear, takes_case};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::linear::linear;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Residual;
 use crate::tensor::quant::in_cases;
 use crate::tensor::soa::from_soa;
 use crate::tensor::team::Team;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: activations [1, columns] in SoA (`tensor/soa.rs`), weight [rows, columns], an optional bias of all rows, and x [1, rows] in
 /// SoA, if the product is added to it (`Residual`).
@@ -29,6 +30,8 @@ fn rows_of_a_team(rows: usize, columns: usize) -> u32 {
 }
 
 impl Op for MatVecAdd {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "mat_vec_add"
     }
@@ -78,6 +81,11 @@ impl Reference for MatVecAdd {
         let products: Vec<f32> =
             reference_linear(&[activations, inputs[1].clone()])?.iter().map(|product| *product as f32).collect();
         self.residual.reference(inputs, OPERANDS, self.bias, products)
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let product = linear(tensors.input(1)?, &from_soa(tensors.input(0)?.f32s()?))?;
+        self.residual.on_cpu(&mut tensors, OPERANDS, self.bias, product)
     }
 }
 

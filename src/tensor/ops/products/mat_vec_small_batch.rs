@@ -9,12 +9,14 @@ use super::mat_mul::direct_kernel;
 use super::mat_vec::{LARGE_VOCABULARY, infer_linear, ragged, reference_linear, takes_case, weight_shapes};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::linear::linear;
 use crate::tensor::exec::grid_2d;
+use crate::tensor::op::on_cpu;
 use crate::tensor::ops::Epilogue;
 use crate::tensor::quant::{BLOCK, FORMATS, in_cases};
 use crate::tensor::soa::from_soa;
 use crate::tensor::team::Team;
-use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns], weight [rows, columns], and those of the epilogue. Output: [tokens, rows], unless there is a
 /// residual.
@@ -56,6 +58,8 @@ impl MatVecSmallBatch {
 }
 
 impl Op for MatVecSmallBatch {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "mat_vec_small_batch"
     }
@@ -115,6 +119,18 @@ impl Reference for MatVecSmallBatch {
         }
         let product = reference_linear(&[x, inputs[1].clone()])?;
         self.epilogue.reference(inputs, OPERANDS, product, [tokens, rows])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let (_, columns) = tensors.input(0)?.desc.shape.matrix()?;
+        let x = tensors.input(0)?.f32s()?;
+        let product = if self.soa {
+            let rows: Vec<f32> = x.chunks_exact(columns).flat_map(from_soa).collect();
+            linear(tensors.input(1)?, &rows)?
+        } else {
+            linear(tensors.input(1)?, x)?
+        };
+        self.epilogue.on_cpu(&mut tensors, OPERANDS, product)
     }
 }
 

@@ -1,19 +1,23 @@
 //! The first half of a gated feed-forward of one token, in one dispatch: a norm, the projections gate and up, and
 //! `silu(gate) · up` (SwiGLU, or with GELU GEGLU: Shazeer 2020, "GLU Variants Improve Transformer").
 
+use rillm_cpu_kernels::gate;
+
 use super::mat_vec::takes_case;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::linear::linear;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::{Activation, RowNorm};
 use crate::tensor::quant::in_cases;
-use crate::tensor::soa::{from_soa, to_soa};
+use crate::tensor::soa::{from_soa, to_soa, write_soa};
 use crate::tensor::team::Team;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: x [1, columns] in SoA (`tensor/soa.rs`), norm [columns] in SoA (of a layer norm [2 · columns], weight and bias:
 /// `RowNorm`), weight [2 · outputs, columns] (all rows of the gate, then all of up). Output: [1, outputs] in SoA.
+#[derive(Clone)]
 pub struct NormGateUp {
     /// The norm of x before the products.
     pub norm: RowNorm,
@@ -22,6 +26,8 @@ pub struct NormGateUp {
 }
 
 impl Op for NormGateUp {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "norm_gate_up"
     }
@@ -69,6 +75,16 @@ impl Reference for NormGateUp {
         let (gate, up) = products.split_at(products.len() / 2);
         let out: Vec<f32> = gate.iter().zip(up).map(|(gate, up)| (self.activation.of(*gate) * up) as f32).collect();
         Ok(vec![HostTensor::f32(&[1, out.len()], &to_soa(&out))])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let normed = self.norm.on_cpu(tensors.input(0)?.f32s()?, tensors.input(1)?.f32s()?)?;
+        let products = linear(tensors.input(2)?, &normed)?;
+        let (gates, up) = products.split_at(products.len() / 2);
+        let mut out = vec![0.0; up.len()];
+        gate(self.activation.on_cpu(), gates, up, &mut out);
+        write_soa(&out, tensors.output(0)?.f32s_mut()?);
+        Ok(())
     }
 }
 

@@ -3,16 +3,18 @@
 use super::mat_vec::{LARGE_VOCABULARY, takes_case};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::linear::linear;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::RowNorm;
 use crate::tensor::quant::{FORMATS, in_cases};
 use crate::tensor::soa::from_soa;
 use crate::tensor::team::Team;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: x [1, columns] in SoA (`tensor/soa.rs`), norm [columns] in SoA (of a layer norm [2 · columns], weight and bias:
 /// `RowNorm`), weight [rows, columns]. Output: [1, rows].
+#[derive(Clone)]
 pub struct NormMatVec {
     /// The norm of x before the products.
     pub norm: RowNorm,
@@ -21,6 +23,8 @@ pub struct NormMatVec {
 const ROWS: usize = 4;
 
 impl Op for NormMatVec {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "norm_mat_vec"
     }
@@ -65,6 +69,12 @@ impl Reference for NormMatVec {
         let products = self.norm.products(&x, &norm, &inputs[2].to_f32()?);
         let out: Vec<f32> = products.into_iter().map(|value| value as f32).collect();
         Ok(vec![HostTensor::f32(&[1, out.len()], &out)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let normed = self.norm.on_cpu(tensors.input(0)?.f32s()?, tensors.input(1)?.f32s()?)?;
+        let product = linear(tensors.input(2)?, &normed)?;
+        tensors.output(0)?.write_f32s(&product)
     }
 }
 

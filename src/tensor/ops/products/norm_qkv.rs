@@ -4,8 +4,11 @@
 use super::mat_vec::takes_case;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::cache::store;
+use crate::tensor::cpu::linear::linear;
+use crate::tensor::cpu::rope::Angles;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::cache::cache_dtype::{
     cache_columns, cached, case_dtype, random_cache, set_cached, stored_tolerance,
 };
@@ -14,7 +17,7 @@ use crate::tensor::ops::{QkvParts, RowNorm};
 use crate::tensor::quant::{BLOCK, in_cases};
 use crate::tensor::soa::{from_soa, to_soa};
 use crate::tensor::team::Team;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: x [1, columns] in SoA (`tensor/soa.rs`), vectors [columns + pairs + rows, or without biases columns + pairs]
 /// (the norm's weight in SoA, of a layer norm also its bias, then rope's frequency of each pair, then the biases of all three parts;
@@ -49,6 +52,8 @@ pub struct NormQkv {
 const CACHES: usize = 4;
 
 impl Op for NormQkv {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "norm_qkv"
     }
@@ -157,6 +162,32 @@ impl Reference for NormQkv {
         }
         let q = || HostTensor::f32(&[1, self.q_dim], &values[..self.q_dim]);
         Ok(if self.parts.q { vec![q()] } else { vec![] })
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let (_, columns) = tensors.input(2)?.desc.shape.matrix()?;
+        let turned = self.q_dim + self.kv_dim;
+        let (norm, more) = tensors.input(1)?.f32s()?.split_at(self.norm.vectors() * columns);
+        let (frequencies, biases) = more.split_at(self.pairs);
+        let state = tensors.input(3)?.u32s()?;
+        let (position, has_stopped) = (state[0] as usize, state[2] != 0);
+        let products = linear(tensors.input(2)?, &self.norm.on_cpu(tensors.input(0)?.f32s()?, norm)?)?;
+        // As if all three parts were there.
+        let mut values = vec![0.0; turned + self.kv_dim];
+        values[self.parts.range(self.q_dim, self.kv_dim)].copy_from_slice(&products);
+        values.iter_mut().zip(biases).for_each(|(value, bias)| *value += bias);
+        let angles = Angles::new(position, frequencies, self.scale);
+        for head in values[..turned].chunks_exact_mut(self.head_dim) {
+            angles.turn(head, self.interleaved);
+        }
+        to_pair_order(&mut values[..turned], self.head_dim, self.pairs, self.interleaved);
+        let firsts = [(self.parts.k, self.q_dim), (self.parts.v, turned)].into_iter().filter(|part| part.0);
+        for (cache, (_, first)) in tensors.inputs[CACHES..].iter_mut().zip(firsts) {
+            if position < cache.desc.shape.dims()[0] && !has_stopped {
+                store(cache, position, self.head_dim, &values[first..first + self.kv_dim])?;
+            }
+        }
+        if self.parts.q { tensors.output(0)?.write_f32s(&values[..self.q_dim]) } else { Ok(()) }
     }
 }
 

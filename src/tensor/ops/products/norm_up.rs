@@ -1,16 +1,19 @@
 //! The first half of a feed-forward without a gate of one token, in one dispatch: a norm, the projection, its bias and the
 //! activation. Or a layer's part of per-layer embeddings (Gemma 3n), where the activation gates a vector.
 
+use rillm_cpu_kernels::activate;
+
 use super::mat_vec::takes_case;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::linear::linear;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::{Activation, RowNorm};
 use crate::tensor::quant::{BLOCK, in_cases};
-use crate::tensor::soa::{from_soa, to_soa};
+use crate::tensor::soa::{change_soa, from_soa, to_soa, write_soa};
 use crate::tensor::team::Team;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
 /// Inputs: x [1, columns] in SoA (`tensor/soa.rs`), norm [columns] in SoA (of a layer norm [2 · columns], weight and bias:
 /// `RowNorm`), weight [rows, columns], an optional bias of all rows, and with `times` numbers [1, n]. Output: [1, rows] in SoA. If the
@@ -33,6 +36,8 @@ const ROWS: usize = 4;
 const OPERANDS: usize = 3;
 
 impl Op for NormUp {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "norm_up"
     }
@@ -111,6 +116,28 @@ impl Reference for NormUp {
         all[first..first + values.len()].copy_from_slice(&values);
         out.set_f32(&to_soa(&all));
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let normed = self.norm.on_cpu(tensors.input(0)?.f32s()?, tensors.input(1)?.f32s()?)?;
+        let mut values = linear(tensors.input(2)?, &normed)?;
+        let first = self.part.unwrap_or(0);
+        if self.bias {
+            let bias = tensors.input(OPERANDS)?.f32s()?;
+            values.iter_mut().zip(&bias[first..]).for_each(|(value, bias)| *value += bias);
+        }
+        activate(self.activation.on_cpu(), &mut values);
+        if let Some(place) = self.times {
+            let numbers = tensors.input(self.numbers())?.f32s()?;
+            values.iter_mut().zip(&numbers[place + first..]).for_each(|(value, number)| *value *= number);
+        }
+        if self.part.is_none() {
+            write_soa(&values, tensors.output(0)?.f32s_mut()?);
+        } else {
+            let out = tensors.changed(OPERANDS + self.more())?.f32s_mut()?;
+            change_soa(out, first, &values, |_, value| value);
+        }
+        Ok(())
     }
 }
 

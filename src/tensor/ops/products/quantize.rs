@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::quant::BLOCK;
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
@@ -12,9 +12,12 @@ use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 /// columns, and scales [tokens, columns / 32]; x ≈ quant · scale.
 ///
 /// A block's largest number becomes ±127, and halves are rounded to the even neighbour.
+#[derive(Clone)]
 pub struct Quantize;
 
 impl Op for Quantize {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "quantize"
     }

@@ -3,8 +3,8 @@
 use crate::error::Result;
 use crate::gpu::Define;
 use crate::tensor::quant::BLOCK;
-use crate::tensor::soa::{from_soa, to_soa};
-use crate::tensor::{Desc, HostTensor, Rng};
+use crate::tensor::soa::{change_soa, from_soa, to_soa, write_soa};
+use crate::tensor::{CpuTensors, Desc, HostTensor, Rng};
 
 /// What happens to a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,7 +97,29 @@ impl Residual {
         [self.first_row() as u32, (all_rows / BLOCK) as u32]
     }
 
-    /// The same on the CPU, for a product in the order of rows.
+    /// Where the device is the CPU, for a product in the order of rows.
+    pub(in crate::tensor::ops) fn on_cpu(
+        self,
+        tensors: &mut CpuTensors<'_>,
+        operands: usize,
+        bias: bool,
+        mut product: Vec<f32>,
+    ) -> Result<()> {
+        if bias {
+            let bias = tensors.input(operands)?.f32s()?;
+            product.iter_mut().zip(&bias[self.first_row()..]).for_each(|(value, bias)| *value += bias);
+        }
+        match self {
+            Self::Add { scale, first_row } => {
+                let x = tensors.changed(operands + usize::from(bias))?.f32s_mut()?;
+                change_soa(x, first_row, &product, |x, product| x + product * scale);
+            }
+            Self::Apart => write_soa(&product, tensors.output(0)?.f32s_mut()?),
+        }
+        Ok(())
+    }
+
+    /// The same for the reference.
     pub(in crate::tensor::ops) fn reference(
         self,
         inputs: &mut [HostTensor],

@@ -9,7 +9,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::cache::placement::Placement;
 use crate::tensor::quant::BLOCK;
 use crate::tensor::soa::to_soa;
@@ -95,6 +95,8 @@ impl GatedDelta {
 }
 
 impl Op for GatedDelta {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "gated_delta"
     }

@@ -8,7 +8,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::cache::placement::Placement;
 use crate::tensor::quant::BLOCK;
 use crate::tensor::soa::rows_to_soa;
@@ -94,6 +94,8 @@ impl SelectiveScan {
 }
 
 impl Op for SelectiveScan {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "selective_scan"
     }

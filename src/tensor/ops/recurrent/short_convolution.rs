@@ -5,7 +5,7 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::cache::placement::Placement;
 use crate::tensor::quant::BLOCK;
 use crate::tensor::soa::rows_to_soa;
@@ -88,6 +88,8 @@ impl ShortConvolution {
 }
 
 impl Op for ShortConvolution {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "short_convolution"
     }

@@ -2,16 +2,19 @@
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x [rows, columns]. Output: [rows] u32, the column of each row's largest element, the first among equals; u32::MAX for
 /// a row that holds a NaN, or only -∞. The same choice as `sample_partial` and `sample_merge` with temperature 0.
+#[derive(Clone)]
 pub struct Argmax;
 
 const WORKGROUP: u32 = 256;
 
 impl Op for Argmax {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "argmax"
     }

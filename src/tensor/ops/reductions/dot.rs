@@ -7,10 +7,11 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::lanes_defines;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x, y, with the same number of elements. Output: [1].
+#[derive(Clone)]
 pub struct Dot;
 
 /// Invocations of the workgroup, and the elements that they take in one step, four each.
@@ -18,6 +19,8 @@ const WORKGROUP: u32 = 256;
 const STEP: usize = 1024;
 
 impl Op for Dot {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "dot"
     }

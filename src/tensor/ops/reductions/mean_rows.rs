@@ -3,14 +3,17 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], spans [n, 2] u32: the range of each mean, first row and end; at least one row, and none past the
 /// last. Output: [n, columns].
+#[derive(Clone)]
 pub struct MeanRows;
 
 impl Op for MeanRows {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "mean_rows"
     }

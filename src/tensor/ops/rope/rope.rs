@@ -6,12 +6,14 @@
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::rope::Angles;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::op::{expect, on_cpu};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, heads · head_dim] (changed), frequencies [n] with 2n ≤ head_dim (the rest of a head is left alone),
 /// state [4] u32 (state[0] is the position of the first token).
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
     /// The dimensions of a head.
     pub head_dim: usize,
@@ -22,6 +24,8 @@ pub struct Rope {
 }
 
 impl Op for Rope {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "rope"
     }
@@ -81,6 +85,17 @@ impl Reference for Rope {
         }
         inputs[0].set_f32(&x);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, frequencies, state] = &mut tensors.inputs[..] else { bail!(Internal, "rope without three inputs") };
+        let (_, columns) = x.desc.shape.matrix()?;
+        let (frequencies, first) = (frequencies.f32s()?, state.u32s()?[0] as usize);
+        for (position, row) in (first..).zip(x.f32s_mut()?.chunks_exact_mut(columns)) {
+            let angles = Angles::new(position, frequencies, self.scale);
+            row.chunks_exact_mut(self.head_dim).for_each(|head| angles.turn(head, self.interleaved));
+        }
+        Ok(())
     }
 }
 

@@ -2,12 +2,14 @@
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::op::expect;
+use crate::tensor::cpu::rope::Angles;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Rope;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, heads · head_dim] (changed), frequencies [n] with 2n ≤ head_dim (the rest of a head is left alone),
 /// positions [tokens] u32.
+#[derive(Clone)]
 pub struct RopePositions {
     /// The dimensions of a head.
     pub head_dim: usize,
@@ -23,6 +25,8 @@ impl RopePositions {
 }
 
 impl Op for RopePositions {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "rope_positions"
     }
@@ -68,6 +72,19 @@ impl Reference for RopePositions {
         }
         inputs[0].set_f32(&all);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, frequencies, positions] = &mut tensors.inputs[..] else {
+            bail!(Internal, "rope_positions without three inputs")
+        };
+        let (_, columns) = x.desc.shape.matrix()?;
+        let (frequencies, positions) = (frequencies.f32s()?, positions.u32s()?);
+        for (position, row) in positions.iter().zip(x.f32s_mut()?.chunks_exact_mut(columns)) {
+            let angles = Angles::new(*position as usize, frequencies, 1.0);
+            row.chunks_exact_mut(self.head_dim).for_each(|head| angles.turn(head, self.interleaved));
+        }
+        Ok(())
     }
 }
 

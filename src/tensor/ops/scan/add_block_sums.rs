@@ -3,19 +3,22 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::folded;
+use crate::tensor::op::{folded, on_cpu};
 use crate::tensor::ops::scan::cumsum::integers;
 use crate::tensor::ops::scan::line_scan::{number, summands};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [outer, n, inner] (changed), f32 or u32, and the cumulative sums of its blocks [outer, blocks, inner]. Element i of
 /// a line gets the sum of the blocks up to the one before its own.
+#[derive(Clone)]
 pub struct AddBlockSums {
     /// The elements of a block, at least one.
     pub block: usize,
 }
 
 impl Op for AddBlockSums {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "add_block_sums"
     }

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::gpu::Capabilities;
+use crate::tensor::op::on_cpu;
 use crate::tensor::ops::scan::line_scan::{self, prefers_invocations, summands};
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
@@ -10,6 +11,7 @@ use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng};
 ///
 /// A line is one workgroup's, or one invocation's. Few long lines keep a GPU busy by three ops: `ScanBlocks` sums within blocks,
 /// `Cumsum` goes along the sums of the blocks, and `AddBlockSums` adds them. `tensor::cumsum` does so where it pays.
+#[derive(Clone)]
 pub struct Cumsum;
 
 impl Cumsum {
@@ -28,6 +30,8 @@ impl Cumsum {
 }
 
 impl Op for Cumsum {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "cumsum"
     }

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::gpu::Capabilities;
-use crate::tensor::op::fits_u32;
+use crate::tensor::op::{fits_u32, on_cpu};
 use crate::tensor::ops::scan::cumsum::integers;
 use crate::tensor::ops::scan::line_scan::{self, summands};
 use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng, Shape};
@@ -11,12 +11,15 @@ use crate::tensor::{Case, Desc, HostTensor, Kernel, Op, Reference, Rng, Shape};
 /// sum of each block, [outer, blocks, inner], of which the last may be shorter.
 ///
 /// With the block sums through `Cumsum`, `AddBlockSums` makes of both what one `Cumsum` of x gives.
+#[derive(Clone)]
 pub struct ScanBlocks {
     /// The elements of a block, at least one.
     pub block: usize,
 }
 
 impl Op for ScanBlocks {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "scan_blocks"
     }

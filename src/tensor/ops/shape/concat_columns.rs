@@ -3,13 +3,16 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: a [rows, n], b [rows, m]. Output: [rows, n + m], a row of a, then the same row of b.
+#[derive(Clone)]
 pub struct ConcatColumns;
 
 impl Op for ConcatColumns {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "concat_columns"
     }

@@ -3,16 +3,19 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], all [rows, all columns] (changed: columns `first` to `first + columns`).
+#[derive(Clone)]
 pub struct PlaceColumns {
     /// The column of `all` that x's first column is written to.
     pub first: usize,
 }
 
 impl Op for PlaceColumns {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "place_columns"
     }

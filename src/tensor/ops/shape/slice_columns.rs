@@ -3,10 +3,11 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x [rows, columns]. Output: [rows, count], columns `first..first + count`.
+#[derive(Clone)]
 pub struct SliceColumns {
     /// The first column.
     pub first: usize,
@@ -15,6 +16,8 @@ pub struct SliceColumns {
 }
 
 impl Op for SliceColumns {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "slice_columns"
     }

@@ -4,13 +4,14 @@
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::sorting::sort_key::{expect_keep, rows};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: keys u32 [rows, n], of which each run is sorted, and a column for each, u32 [rows, n]; both from `SortRuns` or this op.
 /// Outputs: the same in runs twice as long, [rows, keep]: of each row the first `keep` alone. Of equal keys those of the earlier run
 /// come first.
+#[derive(Clone)]
 pub struct MergeRuns {
     /// The length of a run; the last of a row may be shorter.
     pub run: usize,
@@ -19,6 +20,8 @@ pub struct MergeRuns {
 }
 
 impl Op for MergeRuns {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "merge_runs"
     }

@@ -2,13 +2,14 @@
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::op::expect;
+use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::indexing::indices::{of_words, words};
 use crate::tensor::ops::sorting::sort_key::{self, RUN, SortKey, SortOrder, expect_keep, rows};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Shape};
 
 /// Input: x [rows, n], n up to 1024. Outputs: the first `keep` elements of each row in order [rows, keep], and their columns, u32.
 /// Of equal elements the one of the lower column comes first.
+#[derive(Clone)]
 pub struct Sort {
     /// What comes first.
     pub order: SortOrder,
@@ -22,6 +23,8 @@ impl Sort {
 }
 
 impl Op for Sort {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "sort"
     }

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::op::{expect, fits_u32};
+use crate::tensor::op::{expect, fits_u32, on_cpu};
 use crate::tensor::ops::indexing::indices::words;
 use crate::tensor::ops::sorting::sort_key::{self, RUN, SortKey, SortOrder, rows};
 use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Shape};
@@ -21,6 +21,7 @@ pub enum RunsOf {
 /// ones behind its elements, which come after all others. If whole runs are kept, m is n.
 ///
 /// `MergeRuns` makes longer runs of whole ones. `SortRuns` of pairs finds the first of a row among the first of its runs.
+#[derive(Clone)]
 pub struct SortRuns {
     /// What is sorted.
     pub of: RunsOf,
@@ -38,6 +39,8 @@ impl SortRuns {
 }
 
 impl Op for SortRuns {
+    on_cpu!();
+
     fn name(&self) -> &'static str {
         "sort_runs"
     }

@@ -1,0 +1,92 @@
+//! What runs in place of a shader: a function on the bytes that are bound.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::memory::{Locked, Memory};
+
+/// A function on bound bytes.
+pub trait CpuKernel: Send + Sync {
+    /// Runs it on what is bound, in the order of the binding numbers, without uniforms.
+    fn run(&self, bound: Vec<Lent<'_>>) -> Result<(), String>;
+}
+
+/// The bytes of one binding.
+pub enum Lent<'a> {
+    /// To read.
+    Read(Cow<'a, [u8]>),
+    /// To read and write.
+    Write(&'a mut [u8]),
+}
+
+/// A part of a buffer, bound.
+#[derive(Clone)]
+pub struct Bound {
+    pub memory: Memory,
+    pub range: Range<usize>,
+    pub is_written: bool,
+}
+
+/// Runs a kernel on what is bound. An error names what can't be lent.
+pub fn run(kernel: &dyn CpuKernel, bound: &[Bound]) -> Result<(), String> {
+    let mut memories: Vec<&Memory> = Vec::with_capacity(bound.len());
+    for binding in bound {
+        if memories.iter().all(|memory| memory.address() != binding.memory.address()) {
+            memories.push(&binding.memory);
+        }
+    }
+    let addresses: Vec<usize> = memories.iter().map(|memory| memory.address()).collect();
+    let mut locked: Vec<Locked<'_>> = memories.iter().map(|memory| memory.lock()).collect();
+    let mut lent: Vec<Option<Lent<'_>>> = bound.iter().map(|_| None).collect();
+    for (address, locked) in addresses.into_iter().zip(&mut locked) {
+        lend(locked, address, bound, &mut lent)?;
+    }
+    kernel.run(lent.into_iter().flatten().collect())
+}
+
+/// Lends one buffer's bytes to its bindings.
+fn lend<'a>(
+    locked: &'a mut Locked<'_>,
+    address: usize,
+    bound: &[Bound],
+    lent: &mut [Option<Lent<'a>>],
+) -> Result<(), String> {
+    let mut own: Vec<usize> = (0..bound.len()).filter(|at| bound[*at].memory.address() == address).collect();
+    let length = locked.bytes().len();
+    if let Some(beyond) = own.iter().find(|at| bound[**at].range.end > length) {
+        return Err(format!("binding {beyond} ends at byte {} of a buffer of {length}", bound[*beyond].range.end));
+    }
+    if own.iter().all(|at| !bound[*at].is_written) {
+        let bytes = locked.bytes();
+        for at in own {
+            lent[at] = Some(Lent::Read(Cow::Borrowed(&bytes[bound[at].range.clone()])));
+        }
+        return Ok(());
+    }
+    own.sort_by_key(|at| bound[*at].range.start);
+    // Of ranges that overlap, all but the first are copied, which only readers may be.
+    let mut end = 0;
+    let mut apart = Vec::with_capacity(own.len());
+    let mut last_is_written = false;
+    for at in own {
+        let Bound { range, is_written, .. } = &bound[at];
+        if range.start >= end {
+            apart.push(at);
+        } else if *is_written || last_is_written {
+            return Err(format!("binding {at} is written and overlaps another"));
+        } else {
+            lent[at] = Some(Lent::Read(Cow::Owned(locked.bytes()[range.clone()].to_vec())));
+        }
+        last_is_written = *is_written || (last_is_written && range.start < end);
+        end = end.max(range.end);
+    }
+    let (mut rest, mut begin) = (locked.bytes_mut(), 0);
+    for at in apart {
+        let Bound { range, is_written, .. } = &bound[at];
+        let (_, from) = rest.split_at_mut(range.start - begin);
+        let (part, after) = from.split_at_mut(range.len());
+        lent[at] = Some(if *is_written { Lent::Write(part) } else { Lent::Read(Cow::Borrowed(part)) });
+        (rest, begin) = (after, range.end);
+    }
+    Ok(())
+}

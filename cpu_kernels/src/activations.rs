@@ -1,0 +1,85 @@
+//! The functions of a feed-forward.
+
+use crate::functions::{erfc, exp, tanh};
+use crate::lanes::{map, map2};
+use crate::simd::F32x4;
+
+/// The function of a feed-forward's gate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Activation {
+    /// y · sigmoid(y) of the number times this.
+    Silu(f32),
+    /// GELU by the tanh approximation.
+    GeluTanh,
+    /// x · Φ(x).
+    Gelu,
+    /// max(x, 0).
+    Relu,
+    /// max(x, 0)².
+    ReluSquared,
+}
+
+/// Calls a macro's body with the function of an activation.
+macro_rules! with_function {
+    ($activation:expr, $f:ident => $call:expr) => {
+        match $activation {
+            Activation::Silu(scale) => {
+                let scale = F32x4::splat(scale);
+                let $f = |x: F32x4| silu(x.mul(scale));
+                $call
+            }
+            Activation::GeluTanh => {
+                let $f = gelu_tanh;
+                $call
+            }
+            Activation::Gelu => {
+                let $f = |x: F32x4| {
+                    x.mul(F32x4::splat(0.5)).mul(erfc(x.mul(F32x4::splat(-std::f32::consts::FRAC_1_SQRT_2))))
+                };
+                $call
+            }
+            Activation::Relu => {
+                let $f = |x: F32x4| x.max(F32x4::splat(0.0));
+                $call
+            }
+            Activation::ReluSquared => {
+                let $f = |x: F32x4| {
+                    let x = x.max(F32x4::splat(0.0));
+                    x.mul(x)
+                };
+                $call
+            }
+        }
+    };
+}
+
+/// Applies the function to each number.
+pub fn activate(activation: Activation, x: &mut [f32]) {
+    with_function!(activation, f => map(x, f));
+}
+
+/// The function of each number of `gate`, times the number of `up`, for as many numbers as all three have.
+pub fn gate(activation: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
+    with_function!(activation, f => map2(gate, up, out, |gate, up| f(gate).mul(up)));
+}
+
+/// Bounds numbers: cap · tanh(x / cap).
+pub fn softcap(cap: f32, x: &mut [f32]) {
+    let (cap, inverse) = (F32x4::splat(cap), F32x4::splat(1.0 / cap));
+    map(x, |x| tanh(x.mul(inverse)).mul(cap));
+}
+
+#[inline(always)]
+fn silu(x: F32x4) -> F32x4 {
+    let minus = x.mul(F32x4::splat(-1.0));
+    x.div(exp(minus).add(F32x4::splat(1.0)))
+}
+
+/// ½ x (1 + tanh(a)) = x / (1 + e^−2a), which keeps its digits where tanh is near −1.
+#[inline(always)]
+fn gelu_tanh(x: F32x4) -> F32x4 {
+    let cube = x.mul(x).mul(x);
+    // −2 √(2 / π)
+    let a = cube.mul_add(F32x4::splat(0.044_715), x).mul(F32x4::splat(-1.595_769));
+    x.div(exp(a).add(F32x4::splat(1.0)))
+}

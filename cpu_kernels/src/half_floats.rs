@@ -1,0 +1,49 @@
+//! f16 and bf16 as f32, without a table.
+
+use crate::simd::{F32x4, I16x8, I32x4};
+
+/// The exponents of f16 begin at −15 and those of f32 at −127.
+const REBIAS: u32 = 112 << 23;
+
+/// An f16 from its bits. As bits of an f32, sign, exponent and mantissa are in place once they are shifted, but for the bias of the exponent.
+/// A subnormal lacks the one before its mantissa: it gets an exponent, whose power of two is then subtracted.
+#[inline(always)]
+pub(crate) fn f16(bits: [u8; 2]) -> f32 {
+    let bits = u32::from(u16::from_le_bytes(bits));
+    let sign = (bits & 0x8000) << 16;
+    let rest = (bits & 0x7fff) << 13;
+    // Without branches, since scales near the smallest normal one would take now this and now that.
+    let is_subnormal = u32::from(rest < 1 << 23);
+    let is_not_finite = u32::from(rest >= 31 << 23);
+    let biased = rest + REBIAS + (is_subnormal << 23) + is_not_finite * REBIAS;
+    let magnitude = f32::from_bits(biased) - f32::from_bits(is_subnormal * (REBIAS + (1 << 23)));
+    f32::from_bits(magnitude.to_bits() | sign)
+}
+
+/// Eight f16.
+#[inline(always)]
+pub(crate) fn f16x8(bits: I16x8) -> [F32x4; 2] {
+    [f16x4(bits.low_as_upper()), f16x4(bits.high_as_upper())]
+}
+
+/// Four f16 in the upper halves of words, as `f16` does it.
+#[inline(always)]
+fn f16x4(upper: I32x4) -> F32x4 {
+    let sign = upper.and(I32x4::splat(i32::MIN));
+    let rest = upper.and(I32x4::splat(0x7fff_0000)).shr_u::<3>();
+    let one = I32x4::splat(1 << 23);
+    let is_subnormal = rest.less(one);
+    let is_not_finite = I32x4::splat((31 << 23) - 1).less(rest);
+    let biased = rest
+        .add(I32x4::splat(REBIAS as i32))
+        .add(is_subnormal.and(one))
+        .add(is_not_finite.and(I32x4::splat(REBIAS as i32)));
+    let excess = is_subnormal.and(I32x4::splat((REBIAS + (1 << 23)) as i32));
+    biased.floats().sub(excess.floats()).bits().or(sign).floats()
+}
+
+/// Eight bf16.
+#[inline(always)]
+pub(crate) fn bf16x8(bits: I16x8) -> [F32x4; 2] {
+    [bits.low_as_upper().floats(), bits.high_as_upper().floats()]
+}

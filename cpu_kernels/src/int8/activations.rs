@@ -1,0 +1,77 @@
+//! Activations as int8 with a scale for each 32.
+
+use super::dots::Dots;
+use crate::blocks::PIECE;
+use crate::format::{Mismatch, expect};
+use crate::simd::{F32x4, I32x4};
+
+/// What the build is fast with.
+#[cfg(target_feature = "relaxed-simd")]
+pub type Native = super::dots::Bytes;
+#[cfg(not(target_feature = "relaxed-simd"))]
+pub type Native = super::dots::Halves;
+
+/// A piece of a token's activations: `scale · quant`.
+#[derive(Clone, Copy)]
+pub(super) struct Activation<Q> {
+    pub(super) quads: Q,
+    pub(super) scale: f32,
+    /// The sums of the quants of both halves.
+    pub(super) sums: [i32; 2],
+}
+
+/// Activations [tokens, columns], rounded. `D` says how the build multiplies them, which changes no product.
+pub struct Quantized<D: Dots = Native> {
+    pub(super) pieces: Vec<Activation<D::Quads>>,
+    pub(super) tokens: usize,
+    pub(super) columns: usize,
+}
+
+impl Quantized {
+    /// Rounds `x` [tokens, columns]. Each 32 columns have a scale, their largest magnitude divided by 127 (llama.cpp's Q8_0, but the scale
+    /// is an f32). Where a number is infinite or none, so are the products. An error unless columns are a multiple of 32.
+    pub fn new(x: &[f32], tokens: usize, columns: usize) -> Result<Self, Mismatch> {
+        Self::multiplied(x, tokens, columns)
+    }
+}
+
+impl<D: Dots> Quantized<D> {
+    /// `new`, to be multiplied in a way that is named.
+    pub fn multiplied(x: &[f32], tokens: usize, columns: usize) -> Result<Self, Mismatch> {
+        expect("columns of whole blocks of 32", columns.next_multiple_of(PIECE), columns)?;
+        expect("activations of tokens", tokens.saturating_mul(columns), x.len())?;
+        let pieces = x.chunks_exact(PIECE).filter_map(|piece| piece.first_chunk());
+        Ok(Self { pieces: pieces.map(quantized::<D>).collect(), tokens, columns })
+    }
+}
+
+pub(super) fn quantized<D: Dots>(x: &[f32; PIECE]) -> Activation<D::Quads> {
+    let vectors: &[[f32; 4]; PIECE / 4] = bytemuck::cast_ref(x);
+    let mut largest = F32x4::splat(0.0);
+    for four in vectors {
+        largest = largest.max(F32x4::load(four).abs());
+    }
+    let [a, b, c, d] = largest.lanes();
+    // `f32::max` would drop what is no number.
+    let larger = |a: f32, b: f32| if a > b || a.is_nan() { a } else { b };
+    let scale = match larger(larger(a, b), larger(c, d)) / 127.0 {
+        // Too small to be divided by.
+        0.0..f32::MIN_POSITIVE => 0.0,
+        scale => scale,
+    };
+    let inverse = F32x4::splat(if scale > 0.0 { 1.0 / scale } else { 0.0 });
+    let mut quants = [0i8; PIECE];
+    let mut sums = [0; 2];
+    for (half, sum) in sums.iter_mut().enumerate() {
+        let mut total = I32x4::splat(0);
+        for vector in half * 4..half * 4 + 4 {
+            let rounded = F32x4::load(&vectors[vector]).mul(inverse).round_to_i32();
+            total = total.add(rounded);
+            for (quant, lane) in quants[vector * 4..].iter_mut().zip(rounded.lanes()) {
+                *quant = lane as i8;
+            }
+        }
+        *sum = total.lanes().iter().sum();
+    }
+    Activation { quads: D::quads(&quants), scale, sums }
+}

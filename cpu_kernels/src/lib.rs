@@ -1,0 +1,24 @@
+//! The hot loops of rillm's CPU device, as pure functions on slices: nothing here starts a thread, and every function that takes a matrix takes a
+//! range of its rows, so that threads may share one.
+//!
+//! Compiled with `-C target-feature=+simd128` it is made of wasm's vectors, with `+relaxed-simd` also of fused multiplications and dot products
+//! of bytes.
+
+mod activations;
+mod attention;
+mod blocks;
+mod format;
+mod functions;
+mod half_floats;
+mod int8;
+mod lanes;
+mod norms;
+mod products;
+mod simd;
+
+pub use activations::{Activation, activate, gate, softcap};
+pub use attention::{Added, Attention, Cache, Seen, normalize};
+pub use format::{Format, Mismatch, OtherFormat, Weights};
+pub use int8::{Bytes, GROUP, Halves, Packed, Quantized, mat_mul_int8, pack};
+pub use norms::{layer_norm, rms_norm};
+pub use products::{dequantize, mat_mul, mat_vec};

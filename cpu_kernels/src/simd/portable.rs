@@ -1,0 +1,301 @@
+//! The vectors as arrays.
+
+use bytemuck::{Pod, Zeroable, cast};
+
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct F32x4([f32; 4]);
+
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct I32x4([i32; 4]);
+
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct I16x8([i16; 8]);
+
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct U8x16([u8; 16]);
+
+#[inline(always)]
+fn zip<T: Copy, const N: usize>(a: [T; N], b: [T; N], f: impl Fn(T, T) -> T) -> [T; N] {
+    std::array::from_fn(|lane| f(a[lane], b[lane]))
+}
+
+impl F32x4 {
+    #[inline(always)]
+    pub(crate) fn splat(x: f32) -> Self {
+        Self([x; 4])
+    }
+
+    #[inline(always)]
+    pub(crate) fn load(from: &[f32; 4]) -> Self {
+        Self(*from)
+    }
+
+    #[inline(always)]
+    pub(crate) fn lanes(self) -> [f32; 4] {
+        self.0
+    }
+
+    #[inline(always)]
+    pub(crate) fn add(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| a + b))
+    }
+
+    #[inline(always)]
+    pub(crate) fn sub(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| a - b))
+    }
+
+    #[inline(always)]
+    pub(crate) fn mul(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| a * b))
+    }
+
+    #[inline(always)]
+    pub(crate) fn div(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| a / b))
+    }
+
+    /// `self · factor + summand`, perhaps rounded once.
+    #[inline(always)]
+    pub(crate) fn mul_add(self, factor: Self, summand: Self) -> Self {
+        self.mul(factor).add(summand)
+    }
+
+    /// The sum of the lanes.
+    #[inline(always)]
+    pub(crate) fn sum(self) -> f32 {
+        let [a, b, c, d] = self.0;
+        (a + c) + (b + d)
+    }
+
+    #[inline(always)]
+    pub(crate) fn bits(self) -> I32x4 {
+        I32x4(cast(self.0))
+    }
+
+    /// Of two lanes the larger. What is no number stays one.
+    #[inline(always)]
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| if a.is_nan() || a > b { a } else { b }))
+    }
+
+    #[inline(always)]
+    pub(crate) fn abs(self) -> Self {
+        Self(self.0.map(f32::abs))
+    }
+
+    /// The nearest integers. Of what is no number, 0.
+    #[inline(always)]
+    pub(crate) fn round_to_i32(self) -> I32x4 {
+        I32x4(self.0.map(|x| x.round_ties_even() as i32))
+    }
+
+    /// From little-endian bytes.
+    #[inline(always)]
+    pub(crate) fn from_bytes(from: &[u8; 16]) -> Self {
+        U8x16::load(from).words().floats()
+    }
+}
+
+impl I32x4 {
+    #[inline(always)]
+    pub(crate) fn splat(x: i32) -> Self {
+        Self([x; 4])
+    }
+
+    #[inline(always)]
+    pub(crate) fn new(lanes: [i32; 4]) -> Self {
+        Self(lanes)
+    }
+
+    #[inline(always)]
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| a & b))
+    }
+
+    #[inline(always)]
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| a | b))
+    }
+
+    #[inline(always)]
+    pub(crate) fn add(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, i32::wrapping_add))
+    }
+
+    #[inline(always)]
+    pub(crate) fn shl<const BITS: u32>(self) -> Self {
+        Self(self.0.map(|x| x << BITS))
+    }
+
+    /// Shifts in zeros.
+    #[inline(always)]
+    pub(crate) fn shr_u<const BITS: u32>(self) -> Self {
+        Self(self.0.map(|x| ((x as u32) >> BITS) as i32))
+    }
+
+    /// Shifts in the sign.
+    #[inline(always)]
+    pub(crate) fn shr_s<const BITS: u32>(self) -> Self {
+        Self(self.0.map(|x| x >> BITS))
+    }
+
+    /// All ones where a lane is less.
+    #[inline(always)]
+    pub(crate) fn less(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| -i32::from(a < b)))
+    }
+
+    /// The bits of `a` where those of `self` are ones, and those of `b` elsewhere.
+    #[inline(always)]
+    pub(crate) fn select(self, a: Self, b: Self) -> Self {
+        Self(std::array::from_fn(|lane| self.0[lane] & a.0[lane] | !self.0[lane] & b.0[lane]))
+    }
+
+    #[inline(always)]
+    pub(crate) fn to_f32(self) -> F32x4 {
+        F32x4(self.0.map(|x| x as f32))
+    }
+
+    #[inline(always)]
+    pub(crate) fn floats(self) -> F32x4 {
+        F32x4(cast(self.0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn lanes(self) -> [i32; 4] {
+        self.0
+    }
+
+    /// Adds to each lane the products of four bytes: int8 and numbers from 0 to 127.
+    #[inline(always)]
+    pub(crate) fn add_dot_bytes(self, signed: U8x16, unsigned: U8x16) -> Self {
+        Self(std::array::from_fn(|lane| {
+            let product = |i: usize| i32::from(signed.0[lane * 4 + i] as i8) * i32::from(unsigned.0[lane * 4 + i]);
+            self.0[lane] + product(0) + product(1) + product(2) + product(3)
+        }))
+    }
+}
+
+impl I16x8 {
+    /// The first four as the upper halves of 32 bits, whose lower halves are 0.
+    #[inline(always)]
+    pub(crate) fn low_as_upper(self) -> I32x4 {
+        I32x4(std::array::from_fn(|lane| i32::from(self.0[lane]) << 16))
+    }
+
+    /// The last four as the upper halves of 32 bits, whose lower halves are 0.
+    #[inline(always)]
+    pub(crate) fn high_as_upper(self) -> I32x4 {
+        I32x4(std::array::from_fn(|lane| i32::from(self.0[lane + 4]) << 16))
+    }
+
+    /// The sums of the products of neighbours.
+    #[inline(always)]
+    pub(crate) fn dot(self, other: Self) -> I32x4 {
+        let product = |at: usize| i32::from(self.0[at]) * i32::from(other.0[at]);
+        I32x4(std::array::from_fn(|lane| product(lane * 2) + product(lane * 2 + 1)))
+    }
+
+    /// Shifts in the sign.
+    #[inline(always)]
+    pub(crate) fn shr_s<const BITS: u32>(self) -> Self {
+        Self(self.0.map(|x| x >> BITS))
+    }
+}
+
+impl U8x16 {
+    #[inline(always)]
+    pub(crate) fn splat(x: u8) -> Self {
+        Self([x; 16])
+    }
+
+    #[inline(always)]
+    pub(crate) fn load(from: &[u8; 16]) -> Self {
+        Self(*from)
+    }
+
+    /// Four bytes, the lowest first, four times.
+    #[inline(always)]
+    pub(crate) fn from_word(word: u32) -> Self {
+        Self(cast([word.to_le_bytes(); 4]))
+    }
+
+    #[inline(always)]
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| a & b))
+    }
+
+    #[inline(always)]
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| a | b))
+    }
+
+    /// All ones where bytes are equal.
+    #[inline(always)]
+    pub(crate) fn equal(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| if a == b { 255 } else { 0 }))
+    }
+
+    /// Shifts in zeros.
+    #[inline(always)]
+    pub(crate) fn shr<const BITS: u32>(self) -> Self {
+        Self(self.0.map(|x| x >> BITS))
+    }
+
+    /// Shifts two bytes as one number, the first in its lowest bits.
+    #[inline(always)]
+    pub(crate) fn shl_in_halves<const BITS: u32>(self) -> Self {
+        Self(cast(cast::<[u8; 16], [u16; 8]>(self.0).map(|x| (u16::from_le(x) << BITS).to_le())))
+    }
+
+    /// The same to lower bits.
+    #[inline(always)]
+    pub(crate) fn shr_in_halves<const BITS: u32>(self) -> Self {
+        Self(cast(cast::<[u8; 16], [u16; 8]>(self.0).map(|x| (u16::from_le(x) >> BITS).to_le())))
+    }
+
+    /// Four bytes a lane, the first in the lowest bits.
+    #[inline(always)]
+    pub(crate) fn words(self) -> I32x4 {
+        I32x4(cast::<[u8; 16], [i32; 4]>(self.0).map(i32::from_le))
+    }
+
+    /// Two bytes a lane, the first in the lowest bits.
+    #[inline(always)]
+    pub(crate) fn halves(self) -> I16x8 {
+        I16x8(cast::<[u8; 16], [i16; 8]>(self.0).map(i16::from_le))
+    }
+
+    /// Of `self` the first eight times byte `A`, then eight times byte `B`.
+    #[inline(always)]
+    pub(crate) fn spread<const A: usize, const B: usize>(self) -> Self {
+        Self(std::array::from_fn(|lane| self.0[if lane < 8 { A } else { B }]))
+    }
+
+    /// A number of 16 bits eight times, the lower byte first.
+    #[inline(always)]
+    pub(crate) fn splat_halves(x: u16) -> Self {
+        Self(cast([x.to_le_bytes(); 8]))
+    }
+
+    #[inline(always)]
+    pub(crate) fn xor(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| a ^ b))
+    }
+
+    /// The difference of int8, or the nearest int8 to it.
+    #[inline(always)]
+    pub(crate) fn sub_saturating(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| (a as i8).saturating_sub(b as i8) as u8))
+    }
+
+    #[inline(always)]
+    pub(crate) fn lanes(self) -> [u8; 16] {
+        self.0
+    }
+}

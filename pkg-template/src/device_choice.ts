@@ -1,0 +1,59 @@
+// What runs a model: the GPU where there is one, or else the CPU. It knows nothing of wasm, workers or loads.
+
+import { type ErrorCode, noWebGpu } from './errors.js';
+import type { DeviceKind, DeviceReason, LoadOptions } from './generated/loading.js';
+import { isServer } from './node.js';
+
+/** What was chosen, and why. */
+export interface ChosenDevice {
+  kind: 'gpu' | 'cpu';
+  reason: DeviceReason;
+}
+
+/** What `auto` takes for a reason to run on the CPU what does not load on the GPU. */
+const REASONS: Partial<Record<ErrorCode, DeviceReason>> = {
+  // A worker may lack what its page has.
+  webgpu_unavailable: 'no_webgpu',
+  adapter_unavailable: 'no_adapter',
+  adapter_limits: 'adapter_limits',
+};
+
+export function reasonOf(code: ErrorCode): DeviceReason | undefined {
+  return REASONS[code];
+}
+
+/** Whether nobody names a device. Who names the software adapter wants that one. */
+function isAuto({ device, forceFallbackAdapter = false }: DeviceOptions): boolean {
+  return (device ?? 'auto') === 'auto' && !forceFallbackAdapter;
+}
+
+/** Whether the GPU is no more than the first choice. Browsers forbid a service worker to import code later, which the CPU's module needs. */
+export function mayBeCpu(options: DeviceOptions): boolean {
+  return isAuto(options) && !('ServiceWorkerGlobalScope' in globalThis);
+}
+
+type DeviceOptions = Pick<LoadOptions, 'powerPreference' | 'forceFallbackAdapter'> & { device?: DeviceKind | null | undefined };
+
+export async function chooseDevice(options: DeviceOptions): Promise<ChosenDevice> {
+  const { device, powerPreference } = options;
+  // Known before anything is fetched.
+  if (device === 'gpu' && isServer() && globalThis.navigator?.gpu === undefined) throw noWebGpu();
+  if (!isAuto(options)) return { kind: device === 'cpu' ? 'cpu' : 'gpu', reason: 'requested' };
+  if (!mayBeCpu(options)) return { kind: 'gpu', reason: 'gpu_available' };
+  const gpu = globalThis.navigator?.gpu;
+  if (gpu === undefined || gpu === null) return { kind: 'cpu', reason: 'no_webgpu' };
+  let adapter: GPUAdapter | null;
+  try {
+    adapter = await gpu.requestAdapter({ powerPreference: powerPreference ?? 'high-performance' });
+  } catch {
+    adapter = null;
+  }
+  if (adapter === null) return { kind: 'cpu', reason: 'no_adapter' };
+  return isSoftware(adapter) ? { kind: 'cpu', reason: 'software_adapter' } : { kind: 'gpu', reason: 'gpu_available' };
+}
+
+function isSoftware(adapter: GPUAdapter): boolean {
+  // The attribute moved to `info`; older browsers have it here.
+  const { isFallbackAdapter } = adapter as { isFallbackAdapter?: boolean };
+  return (adapter.info?.isFallbackAdapter ?? isFallbackAdapter ?? false) || adapter.info?.architecture === 'swiftshader';
+}

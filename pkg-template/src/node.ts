@@ -1,0 +1,96 @@
+// What there is outside of browsers, in Node, Deno and Bun: files, and a folder in which models are kept. Asked for by name and not imported,
+// so that no bundler looks for it.
+
+import { EngineError, textOf } from './errors.js';
+import type { ModelStore } from './files/store.js';
+
+interface Modules {
+  'node:fs': {
+    openAsBlob(path: string): Promise<Blob>;
+    promises: {
+      readFile(path: string | URL): Promise<Uint8Array<ArrayBuffer>>;
+      writeFile(path: string, bytes: Uint8Array): Promise<void>;
+      rename(from: string, to: string): Promise<void>;
+      rm(path: string, options: { force: boolean }): Promise<void>;
+      mkdir(path: string, options: { recursive: boolean }): Promise<unknown>;
+      stat(path: string): Promise<{ isDirectory(): boolean }>;
+      readdir(path: string): Promise<string[]>;
+    };
+  };
+  'node:os': { homedir(): string };
+  'node:path': { join(...parts: string[]): string; basename(path: string): string };
+  'node:url': { fileURLToPath(url: string): string };
+}
+
+interface Process {
+  env: Record<string, string | undefined>;
+  pid: number;
+  getBuiltinModule?<Name extends keyof Modules>(name: Name): Modules[Name] | undefined;
+}
+
+const own = (globalThis as { process?: Process }).process;
+
+/** Whether this is none of a browser's threads, and has files. */
+export function isServer(): boolean {
+  return globalThis.document === undefined && !('WorkerGlobalScope' in globalThis) && own?.getBuiltinModule?.('node:fs') !== undefined;
+}
+
+function modules<Name extends keyof Modules>(name: Name): Modules[Name] {
+  const found = own?.getBuiltinModule?.(name);
+  if (found === undefined) throw new EngineError('internal', `there is no ${name} here`);
+  return found;
+}
+
+/** The bytes at a `file:` address. */
+export async function fileBytes(url: string): Promise<Uint8Array<ArrayBuffer>> {
+  return modules('node:fs').promises.readFile(new URL(url));
+}
+
+/** The file of a path or a `file:` address, or those of a folder. */
+export async function filesAt(address: string): Promise<{ name: string; data: Blob }[]> {
+  const { openAsBlob, promises } = modules('node:fs');
+  const { basename, join } = modules('node:path');
+  const path = address.startsWith('file:') ? modules('node:url').fileURLToPath(address) : address;
+  try {
+    if (!(await promises.stat(path)).isDirectory()) return [{ name: basename(path), data: await openAsBlob(path) }];
+    const files = [];
+    for (const name of (await promises.readdir(path)).sort()) {
+      const file = join(path, name);
+      if (!(await promises.stat(file)).isDirectory()) files.push({ name, data: await openAsBlob(file) });
+    }
+    return files;
+  } catch (thrown) {
+    const code = (thrown as { code?: unknown }).code === 'ENOENT' ? 'not_found' : 'read';
+    throw new EngineError(code, `the file ${path} can't be read: ${textOf(thrown)}`, { cause: thrown });
+  }
+}
+
+/** Keeps models in a folder: `RILLM_CACHE`, or `rillm` in the cache folder of the user. */
+export function folderStore(): ModelStore {
+  const { promises } = modules('node:fs');
+  const { join } = modules('node:path');
+  const cache = own?.env['XDG_CACHE_HOME'] || join(modules('node:os').homedir(), '.cache');
+  const folder = own?.env['RILLM_CACHE'] || join(cache, 'rillm');
+  const pathOf = (key: string) => join(folder, encodeURIComponent(key).replaceAll('*', '%2A'));
+  let writes = 0;
+  return {
+    async get(key) {
+      try {
+        return await promises.readFile(pathOf(key));
+      } catch (thrown) {
+        if ((thrown as { code?: unknown }).code === 'ENOENT') return undefined;
+        throw thrown;
+      }
+    },
+    async put(key, bytes) {
+      await promises.mkdir(folder, { recursive: true });
+      // Whole or not at all, whatever becomes of the process.
+      const unfinished = `${pathOf(key)}.${own?.pid}.${writes++}`;
+      await promises.writeFile(unfinished, bytes);
+      await promises.rename(unfinished, pathOf(key));
+    },
+    async delete(key) {
+      await promises.rm(pathOf(key), { force: true });
+    },
+  };
+}

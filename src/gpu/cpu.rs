@@ -1,0 +1,40 @@
+//! The CPU as an adapter (`cpu_device` has the device).
+
+use std::sync::Arc;
+
+pub use rillm_cpu_device::{CpuKernel, Lent};
+
+use super::adapter::{Adapter, AdapterInfo};
+use crate::error::Result;
+
+/// Whether this build has it.
+#[cfg_attr(not(target_family = "wasm"), expect(dead_code, reason = "natively the environment chooses"))]
+pub(super) const IS_THERE: bool = true;
+
+/// A device, its queue and what is known of the adapter.
+pub(super) fn request() -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {
+    let adapter = Adapter {
+        cpu: true,
+        info: AdapterInfo {
+            architecture: "cpu".to_owned(),
+            description: "CPU".to_owned(),
+            is_fallback: true,
+            ..AdapterInfo::default()
+        },
+        subgroup_sizes: (1, 1),
+        subgroups: false,
+        packed_dot: false,
+    };
+    let (device, queue) = rillm_cpu_device::request();
+    Ok((device, queue, adapter))
+}
+
+/// The pipeline that runs `kernel`. `None` if the device is a GPU.
+pub(super) fn pipeline(
+    device: &wgpu::Device,
+    label: &str,
+    layout: &wgpu::PipelineLayout,
+    kernel: Arc<dyn CpuKernel>,
+) -> Option<wgpu::ComputePipeline> {
+    rillm_cpu_device::pipeline(device, label, layout, kernel)
+}

@@ -1,0 +1,40 @@
+//! Attention over caches.
+
+use rillm_cpu_kernels::{Attention, Seen, normalize};
+
+use super::{cache, fits};
+use crate::error::Result;
+use crate::tensor::CpuTensor;
+
+/// The attention of tokens [tokens, heads · head_dim] before it is divided: sums, and of each head the largest score and the total.
+pub fn attend(
+    attention: &Attention<'_>,
+    q: &[f32],
+    [keys, values]: [&CpuTensor<'_>; 2],
+    seen: &[Seen],
+) -> Result<(Vec<f32>, Vec<f32>)> {
+    let mut sums = vec![0.0; q.len()];
+    let mut totals = vec![0.0; seen.len() * attention.heads * 2];
+    let caches = [cache::cache(keys, attention.head_dim)?, cache::cache(values, attention.head_dim)?];
+    fits(attention.attend(q, caches, seen, &mut sums, &mut totals))?;
+    Ok((sums, totals))
+}
+
+/// The same, divided. `sinks` are heads' scores without values.
+pub fn attention(
+    attention: &Attention<'_>,
+    sinks: Option<&[f32]>,
+    q: &[f32],
+    caches: [&CpuTensor<'_>; 2],
+    seen: &[Seen],
+) -> Result<Vec<f32>> {
+    let (mut sums, totals) = attend(attention, q, caches, seen)?;
+    fits(normalize(&mut sums, &totals, sinks))?;
+    Ok(sums)
+}
+
+/// What tokens of one sequence see: those before them, as far as the window reaches.
+pub fn causal(window: Option<usize>, first: usize, tokens: usize) -> Vec<Seen> {
+    let of = |own: usize| Seen { rows: window.map_or(0, |window| (own + 1).saturating_sub(window))..own + 1, own };
+    (first..first + tokens).map(of).collect()
+}

@@ -1,0 +1,47 @@
+//! Keys and values in a cache.
+
+use rillm_cpu_kernels::Cache;
+
+use super::fits;
+use crate::error::Result;
+use crate::tensor::ops::cache_columns;
+use crate::tensor::{CpuTensor, DType, kv_blocks};
+
+/// Where heads begin in a row of a cache: at multiples of this.
+fn head_stride(cache: &CpuTensor<'_>, head_dim: usize) -> usize {
+    cache_columns(cache.desc.dtype, 1, head_dim)
+}
+
+/// The columns of a row.
+fn columns(cache: &CpuTensor<'_>) -> usize {
+    cache.desc.shape.dims().last().copied().unwrap_or(0)
+}
+
+/// All rows of a cache, those of all sequences.
+pub fn cache<'a>(cache: &'a CpuTensor<'_>, head_dim: usize) -> Result<Cache<'a>> {
+    let (columns, head) = (columns(cache), head_stride(cache, head_dim));
+    Ok(match cache.desc.dtype {
+        DType::F16 => Cache::f16(cache.bytes(), columns, head),
+        DType::Q8_0 => fits(Cache::q8_0(cache.bytes(), columns, head))?,
+        _ => Cache::f32(cache.f32s()?, columns, head),
+    })
+}
+
+/// Writes heads of `head_dim` to a row.
+pub fn store(cache: &mut CpuTensor<'_>, row: usize, head_dim: usize, values: &[f32]) -> Result<()> {
+    let (stride, columns, dtype) = (head_stride(cache, head_dim), columns(cache), cache.desc.dtype);
+    let bytes = cache.bytes_mut()?;
+    for (head, values) in values.chunks_exact(head_dim).enumerate() {
+        let at = row * columns + head * stride;
+        match dtype {
+            DType::F16 => {
+                for (bytes, value) in bytes[2 * at..].chunks_exact_mut(2).zip(values) {
+                    bytes.copy_from_slice(&half::f16::from_f32(*value).to_le_bytes());
+                }
+            }
+            DType::Q8_0 => kv_blocks::store(bytes, at, values),
+            _ => bytes[4 * at..4 * (at + head_dim)].copy_from_slice(bytemuck::cast_slice(values)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! How ops run where the device is the CPU: an op's function gets the bytes of its tensors in place of a kernel.
+//!
+//! Weights lie in a buffer as they do in a file, row by row, and everything else as on a GPU.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::op::Reference;
+use super::quant::Format;
+use super::quant::quantize_reference;
+use super::{Context, DType, Desc, HostTensor, Op, Tensor};
+use crate::error::Result;
+use crate::gpu::{Binding, BufferSlice, CpuKernel, Lent};
+
+/// An op that can be kept until it runs.
+pub type CpuOp = Arc<dyn Reference + Send + Sync>;
+
+/// A tensor's bytes while its op runs.
+pub struct CpuTensor<'a> {
+    /// Shape and dtype.
+    pub desc: Desc,
+    bytes: Lent<'a>,
+}
+
+/// What an op runs on.
+pub struct CpuTensors<'a> {
+    /// The inputs, those that it changes included.
+    pub inputs: Vec<CpuTensor<'a>>,
+    /// The outputs, whose bytes are unspecified.
+    pub outputs: Vec<CpuTensor<'a>>,
+}
+
+impl<'a> CpuTensors<'a> {
+    /// One of the inputs.
+    pub fn input(&self, index: usize) -> Result<&CpuTensor<'a>> {
+        self.inputs.get(index).ok_or_else(|| err!(Internal, "an op without input {index}"))
+    }
+
+    /// One of the inputs that the op changes.
+    pub fn changed(&mut self, index: usize) -> Result<&mut CpuTensor<'a>> {
+        self.inputs.get_mut(index).ok_or_else(|| err!(Internal, "an op without input {index}"))
+    }
+
+    /// One of the outputs.
+    pub fn output(&mut self, index: usize) -> Result<&mut CpuTensor<'a>> {
+        self.outputs.get_mut(index).ok_or_else(|| err!(Internal, "an op without output {index}"))
+    }
+}
+
+/// The bytes of a tensor in a buffer of the CPU's device.
+pub(super) fn byte_length(desc: &Desc) -> Result<usize> {
+    Ok(match desc.dtype {
+        DType::Weight(format) => {
+            let (rows, columns) = desc.shape.matrix()?;
+            rows * format.row_bytes(columns)?
+        }
+        dtype => dtype.bytes(desc.shape.elements() as u64) as usize,
+    })
+}
+
+impl<'a> CpuTensor<'a> {
+    fn new(desc: Desc, bytes: Lent<'a>) -> Result<Self> {
+        let length = byte_length(&desc)?;
+        let bytes = match bytes {
+            Lent::Read(Cow::Borrowed(bytes)) => bytes.get(..length).map(|bytes| Lent::Read(Cow::Borrowed(bytes))),
+            Lent::Read(Cow::Owned(mut bytes)) => (length <= bytes.len()).then(|| {
+                bytes.truncate(length);
+                Lent::Read(Cow::Owned(bytes))
+            }),
+            Lent::Write(bytes) => bytes.get_mut(..length).map(Lent::Write),
+        };
+        match bytes {
+            Some(bytes) => Ok(Self { desc, bytes }),
+            None => bail!(Internal, "{desc:?} has more than the bytes that are bound"),
+        }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Lent::Read(bytes) => bytes,
+            Lent::Write(bytes) => bytes,
+        }
+    }
+
+    /// Its bytes, of an output or an input that the op changes.
+    pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
+        match &mut self.bytes {
+            Lent::Write(bytes) => Ok(bytes),
+            Lent::Read(_) => bail!(Internal, "{:?} is only read", self.desc),
+        }
+    }
+
+    /// Its elements.
+    pub fn f32s(&self) -> Result<&[f32]> {
+        self.elements(DType::F32)
+    }
+
+    /// Its elements, of an output or an input that the op changes.
+    pub fn f32s_mut(&mut self) -> Result<&mut [f32]> {
+        self.elements_mut(DType::F32)
+    }
+
+    /// Its elements.
+    pub fn u32s(&self) -> Result<&[u32]> {
+        self.elements(DType::U32)
+    }
+
+    /// Its elements, of an output or an input that the op changes.
+    pub fn u32s_mut(&mut self) -> Result<&mut [u32]> {
+        self.elements_mut(DType::U32)
+    }
+
+    /// Overwrites all elements.
+    pub fn write_f32s(&mut self, values: &[f32]) -> Result<()> {
+        let desc = self.desc;
+        let elements = self.f32s_mut()?;
+        if elements.len() != values.len() {
+            bail!(Internal, "{} elements for {desc:?}", values.len());
+        }
+        elements.copy_from_slice(values);
+        Ok(())
+    }
+
+    fn elements<T: bytemuck::AnyBitPattern>(&self, dtype: DType) -> Result<&[T]> {
+        if self.desc.dtype != dtype {
+            bail!(DtypeMismatch, "{dtype:?} is needed, not {:?}", self.desc);
+        }
+        bytemuck::try_cast_slice(self.bytes()).map_err(|error| err!(Internal, "{:?}: {error}", self.desc))
+    }
+
+    fn elements_mut<T: bytemuck::Pod>(&mut self, dtype: DType) -> Result<&mut [T]> {
+        let desc = self.desc;
+        if desc.dtype != dtype {
+            bail!(DtypeMismatch, "{dtype:?} is needed, not {desc:?}");
+        }
+        bytemuck::try_cast_slice_mut(self.bytes_mut()?).map_err(|error| err!(Internal, "{desc:?}: {error}"))
+    }
+
+    fn to_host(&self) -> HostTensor {
+        HostTensor { shape: self.desc.shape, dtype: self.desc.dtype, bytes: self.bytes().to_vec() }
+    }
+
+    fn set(&mut self, host: &HostTensor) -> Result<()> {
+        let desc = self.desc;
+        let bytes = self.bytes_mut()?;
+        if bytes.len() != host.bytes.len() {
+            bail!(Internal, "{} bytes for {desc:?}", host.bytes.len());
+        }
+        bytes.copy_from_slice(&host.bytes);
+        Ok(())
+    }
+}
+
+/// Runs an op by its reference, on copies.
+pub(super) fn by_reference(op: &(impl Reference + ?Sized), mut tensors: CpuTensors<'_>) -> Result<()> {
+    let mut inputs: Vec<HostTensor> = tensors.inputs.iter().map(CpuTensor::to_host).collect();
+    let outputs = op.reference(&mut inputs)?;
+    for (tensor, host) in tensors.outputs.iter_mut().zip(&outputs) {
+        tensor.set(host)?;
+    }
+    for index in op.mutates() {
+        tensors.inputs[*index].set(&inputs[*index])?;
+    }
+    Ok(())
+}
+
+/// An op and what it was recorded for.
+struct Call {
+    op: CpuOp,
+    inputs: Vec<Desc>,
+    outputs: Vec<Desc>,
+}
+
+impl CpuKernel for Call {
+    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), String> {
+        self.call(bound).map_err(|error| format!("{}: {}", self.op.name(), error.message()))
+    }
+}
+
+impl Call {
+    fn call(&self, bound: Vec<Lent<'_>>) -> Result<()> {
+        let descs = self.inputs.iter().chain(&self.outputs);
+        let mut inputs =
+            descs.zip(bound).map(|(desc, bytes)| CpuTensor::new(*desc, bytes)).collect::<Result<Vec<_>>>()?;
+        let outputs = inputs.split_off(self.inputs.len());
+        self.op.run_on_cpu(CpuTensors { inputs, outputs })
+    }
+}
+
+/// Writes a run of a file's rows to rows of a weight, in the weight's format.
+struct Rows {
+    from: &'static Format,
+    to: &'static Format,
+    first_byte: usize,
+    bytes: usize,
+}
+
+impl CpuKernel for Rows {
+    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), String> {
+        self.take(bound).map_err(|error| error.message().to_owned())
+    }
+}
+
+impl Rows {
+    fn take(&self, bound: Vec<Lent<'_>>) -> Result<()> {
+        let Ok([Lent::Read(file), Lent::Write(weight)]) = <[Lent<'_>; 2]>::try_from(bound) else {
+            bail!(Internal, "rows of a file go to one weight")
+        };
+        let file = &file[..self.bytes];
+        let weight = &mut weight[self.first_byte..];
+        if self.from.name == self.to.name {
+            weight[..file.len()].copy_from_slice(file);
+            return Ok(());
+        }
+        let mut values = vec![0.0; file.len() / self.from.block_bytes * self.from.block_size];
+        self.from.dequantize(file, &mut values)?;
+        for (block, to) in values.chunks(self.to.block_size).zip(weight.chunks_exact_mut(self.to.block_bytes)) {
+            let Some(bytes) = quantize_reference::reference(self.to, block) else {
+                bail!(DtypeMismatch, "weights of {} can't be quantised to {}", self.from.name, self.to.name)
+            };
+            to.copy_from_slice(&bytes);
+        }
+        Ok(())
+    }
+}
+
+impl Context {
+    /// Records an op on the CPU's device.
+    pub(super) fn run_on_cpu(&self, op: &dyn Op, inputs: &[&Tensor], outputs: &[Tensor]) -> Result<()> {
+        let Some(kept) = op.on_cpu() else { bail!(Internal, "{} has no function for the CPU", op.name()) };
+        let mutates = op.mutates();
+        let read = inputs.iter().enumerate().map(|(number, tensor)| {
+            let slice = tensor.slice();
+            if mutates.contains(&number) {
+                Binding::ReadWrite(number as u32, slice)
+            } else {
+                Binding::Read(number as u32, slice)
+            }
+        });
+        let written = outputs.iter().zip(inputs.len() as u32..);
+        let written = written.map(|(tensor, number)| Binding::ReadWrite(number, tensor.slice()));
+        let bindings: Vec<Binding<'_>> = read.chain(written).collect();
+        let call = Call {
+            op: kept,
+            inputs: inputs.iter().map(|tensor| tensor.desc()).collect(),
+            outputs: outputs.iter().map(Tensor::desc).collect(),
+        };
+        self.device().dispatch_on_cpu(op.name(), Arc::new(call), &bindings)
+    }
+
+    /// Records that a run of a file's rows becomes rows of a weight, from its block `first` of 32 on.
+    pub(super) fn take_rows_on_cpu(
+        &self,
+        weight: &Tensor,
+        from: &'static Format,
+        file: BufferSlice,
+        [first, blocks, blocks_per_row, columns]: [usize; 4],
+    ) -> Result<()> {
+        let DType::Weight(to) = weight.dtype() else {
+            bail!(DtypeMismatch, "only weights are taken, not {:?}", weight.desc())
+        };
+        let (first_row, rows) = (first / blocks_per_row, blocks / blocks_per_row);
+        let first_byte = first_row * to.row_bytes(columns)?;
+        let kernel = Rows { from, to, first_byte, bytes: rows * from.row_bytes(columns)? };
+        let bindings = [Binding::Read(0, file), Binding::ReadWrite(1, weight.slice())];
+        self.device().dispatch_on_cpu("rows", Arc::new(kernel), &bindings)
+    }
+}

@@ -1,0 +1,28 @@
+//! Training of adapters (LoRA) for a model that is loaded: the model's weights stay on the GPU as they are, quantised or not, and what is
+//! learned are small matrices beside them.
+//!
+//! The forward pass is written on arrays (`array`), which know the way back. Products with the model's own matrices are the exception: they
+//! run by the model's kernels, and back by `mat_mul_backward`. Layers are computed again on the way back, so that only the residual stream
+//! between them is kept.
+
+mod data;
+mod forward;
+mod frozen;
+mod lora;
+mod loss;
+mod low_rank;
+mod memory;
+mod optimizer;
+mod schedule;
+mod targets;
+mod trainer;
+
+pub use lora::{HeldOut, LoraTraining, TrainedLora, TrainingEvent, TrainingPlan, TrainingStep, train_lora};
+pub use loss::Example;
+pub use memory::TrainingMemory;
+pub use optimizer::AdamWOptions;
+pub use schedule::Schedule;
+pub use targets::Targets;
+pub use trainer::{LoraOptions, StepReport, Trainer};
+
+pub use crate::model::adapters::PairValues;

@@ -1,0 +1,29 @@
+// What runs the engines of a file's tests. Left to themselves they would all be on the CPU, since the tests have no GPU but software.
+
+/** A file for the CPU is started with this in its environment (`scripts/test/browser.mjs`). */
+export const isOnCpu = process.env.RILLM_DEVICE === 'cpu';
+
+/** Runs in a page before all else: to the code that chooses a device the software adapter is a GPU. The engine itself sees what it is. */
+export function passForGpu() {
+  const info = globalThis.GPUAdapter && Object.getOwnPropertyDescriptor(GPUAdapter.prototype, 'info');
+  if (info === undefined) return;
+  Object.defineProperty(GPUAdapter.prototype, 'info', {
+    configurable: true,
+    get() {
+      const chooses = new Error().stack.includes('device_choice');
+      return chooses ? { isFallbackAdapter: false, architecture: 'of the tests' } : info.get.call(this);
+    },
+  });
+}
+
+/** Whatever contexts and pages this browser opens see the device of the file. */
+export function withDevice(browser) {
+  if (isOnCpu) return browser;
+  const newContext = browser.newContext.bind(browser);
+  browser.newContext = async (options) => {
+    const context = await newContext(options);
+    await context.addInitScript(passForGpu);
+    return context;
+  };
+  return browser;
+}

@@ -1,0 +1,99 @@
+//! The CPU as a device: every op by its function, held to its reference, and the runtime around it.
+
+use pollster::block_on;
+
+use crate::support::adapter::context_with;
+use crate::support::parity::{assert_close, wanted};
+use rillm::Code;
+use rillm::gpu::{Binding, Shader, Template};
+use rillm::tensor::{Context, DeviceKind, DeviceOptions, HostTensor, WeightUpload, quant};
+
+fn cpu() -> Context {
+    context_with(&DeviceOptions { kind: DeviceKind::Cpu, ..Default::default() })
+}
+
+#[test]
+fn functions_agree_with_references() {
+    let context = cpu();
+    for (name, cases) in wanted() {
+        for (index, case) in cases().iter().enumerate() {
+            let mut inputs = case.inputs.clone();
+            let mut wanted = case.op.reference(&mut inputs).unwrap();
+            wanted.extend(case.op.mutates().iter().map(|index| inputs[*index].clone()));
+            let got = block_on(context.run_case(case)).unwrap_or_else(|error| panic!("{name}, case {index}: {error}"));
+            assert_eq!(got.len(), wanted.len());
+            for (got, wanted) in got.iter().zip(&wanted) {
+                assert_close(&format!("{name}, case {index}"), got, wanted, case.tolerance);
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_are_quantised_by_the_rules() {
+    let context = cpu();
+    let mut rng = rillm::tensor::Rng(3);
+    let from = quant::Format::by_name("f16").unwrap();
+    for name in quant::quantize::TARGETS {
+        let to = quant::Format::by_name(name).unwrap();
+        let (rows, columns) = (5, 512);
+        let file = rng.weight(from, rows, columns);
+        let desc = rillm::tensor::Desc {
+            shape: rillm::tensor::Shape::from([rows, columns]),
+            dtype: rillm::tensor::DType::Weight(to),
+        };
+        let weight = context.empty(desc, "weight").unwrap();
+        let mut upload = WeightUpload::quantizing(&context, from, weight, 0, rows).unwrap();
+        // In pieces that end within rows and within words.
+        for piece in file.bytes.chunks(777) {
+            upload.write(&piece.to_vec()).unwrap();
+        }
+        let weight = upload.finish().unwrap();
+        let x = rng.tensor(&[1, columns]);
+        let product = context.run1(&rillm::tensor::ops::MatVec, &[&context.tensor(&x).unwrap(), &weight]).unwrap();
+        let got = block_on(context.readback_one(&product)).unwrap();
+        let values = file.to_f32().unwrap();
+        let bytes =
+            values.chunks(to.block_size).flat_map(|block| quant::quantize_reference::reference(to, block).unwrap());
+        let quantised = HostTensor { dtype: desc.dtype, shape: desc.shape, bytes: bytes.collect() };
+        let (weights, x) = (quantised.to_f32().unwrap(), x.to_f32().unwrap());
+        let wanted: Vec<f32> =
+            weights.chunks(columns).map(|row| row.iter().zip(&x).map(|(w, x)| w * x).sum::<f32>()).collect();
+        assert_close(name, &got, &HostTensor::f32(&[1, rows], &wanted), 1e-5);
+    }
+}
+
+#[test]
+fn shaders_are_refused_by_name() {
+    let context = cpu();
+    let device = context.device();
+    let buffer = device.buffer(16, "numbers").unwrap();
+    let template = Template::Static("@compute @workgroup_size(1) fn main() {}");
+    let shader = Shader { label: "own kernel", template, modules: &[], defines: &[] };
+    device.dispatch(&shader, &[Binding::ReadWrite(0, buffer.slice())], [1; 3]).unwrap();
+    let error = block_on(device.sync()).unwrap_err();
+    assert!(error.message().contains("own kernel"), "{error}");
+    // What comes after works.
+    let x = context.tensor(&HostTensor::f32(&[4], &[1., 2., 3., 4.])).unwrap();
+    let got = block_on(context.readback_one(&x)).unwrap();
+    assert_eq!(got.to_f32().unwrap(), [1., 2., 3., 4.]);
+}
+
+#[test]
+fn what_memory_has_no_room_for_is_told() {
+    let context = cpu();
+    let error = block_on(context.device().attempt("a lot", || context.device().lasting_buffer(1 << 60, "a lot")));
+    assert_eq!(error.err().map(|error| error.code()), Some(Code::OutOfMemory));
+    assert!(block_on(context.device().sync()).is_ok(), "nobody else hears of it");
+}
+
+#[test]
+fn a_destroyed_device_says_so() {
+    let context = cpu();
+    let x = context.tensor(&HostTensor::f32(&[2], &[1., 2.])).unwrap();
+    let reading = context.start_readback(&[(&x, 0..2)]).unwrap();
+    context.device().destroy();
+    assert!(block_on(reading.bytes()).is_err());
+    assert_eq!(context.tensor(&HostTensor::f32(&[1], &[1.])).err().map(|error| error.code()), Some(Code::Disposed));
+    context.device().destroy();
+}

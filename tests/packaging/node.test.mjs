@@ -1,0 +1,101 @@
+// The packed package in Node: models from paths, addresses and the hub's likes, on the CPU, without a browser.
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+
+import { unpackPackage } from '../../scripts/build.mjs';
+import { root } from '../../scripts/command.mjs';
+import { serve } from '../../scripts/serve.mjs';
+
+const golden = join(root, 'tests/golden/tiny_llama');
+const MODEL = join(golden, 'tied-q8_0.gguf');
+const ASK = { prompt: 'The small boat', max_tokens: 12, temperature: 0, ignore_eos: true };
+
+let rillm;
+let cache;
+let entry;
+before(async () => {
+  cache = mkdtempSync(join(tmpdir(), 'rillm-node-'));
+  process.env.RILLM_CACHE = cache;
+  const tarball = readdirSync(join(root, 'pkg')).find((name) => name.endsWith('.tgz'));
+  entry = pathToFileURL(join(await unpackPackage(join(root, 'pkg', tarball)), 'dist/index.js')).href;
+  rillm = await import(entry);
+});
+after(() => rmSync(cache, { recursive: true, force: true }));
+
+async function answer(source, options) {
+  const engine = await rillm.Engine.load(source, options);
+  try {
+    const { choices } = await engine.completions.create(ASK);
+    return { text: choices[0].text, device: engine.info.device, reason: engine.info.device_reason };
+  } finally {
+    await engine.dispose();
+  }
+}
+
+let wanted;
+test("a path, a file: address, a Blob: the reference's tokens, on the CPU, because there is no WebGPU", async () => {
+  const ids = JSON.parse(readFileSync(join(golden, 'tied.ids.json')));
+  const greedy = JSON.parse(readFileSync(join(golden, 'tied.greedy.json'))).Q8_0;
+  const engine = await rillm.Engine.load(MODEL, { precision: 'exact' });
+  const { choices } = await engine.completions.create({ prompt: ids, max_tokens: 8, temperature: 0, ignore_eos: true, logprobs: 0 });
+  assert.equal(choices[0].text, await engine.detokenize(greedy.slice(0, 8)));
+  wanted = (await engine.completions.create(ASK)).choices[0].text;
+  await engine.dispose();
+  for (const source of [pathToFileURL(MODEL), new Blob([readFileSync(MODEL)])]) {
+    assert.deepEqual(await answer(source, { precision: 'exact' }), { text: wanted, device: 'cpu', reason: 'no_webgpu' });
+  }
+});
+
+test("a server's file is kept in a folder, and loads without the server; a path that leads nowhere is named", async () => {
+  const site = await serve({ '/': golden });
+  const url = `${site.origin}/tied-q8_0.gguf`;
+  assert.equal((await answer(url, { precision: 'exact' })).text, wanted);
+  await site.close();
+  assert.equal((await answer(url, { precision: 'exact' })).text, wanted);
+  assert.deepEqual(
+    (await rillm.models.list()).map(({ name }) => name),
+    [url],
+  );
+  assert.equal(await rillm.models.delete(url), true);
+  assert.deepEqual(await rillm.models.list(), []);
+  await assert.rejects(
+    rillm.Engine.load('./no-such.gguf'),
+    ({ code, message }) => code === 'not_found' && message.includes('no-such.gguf'),
+  );
+  await assert.rejects(rillm.Engine.load(MODEL, { device: 'gpu' }), { code: 'webgpu_unavailable' });
+});
+
+test("OpenAI's requests by engine.fetch, an abort, and two at once", async () => {
+  const engine = await rillm.Engine.load(MODEL, { maxSequences: 2, precision: 'exact' });
+  const body = JSON.stringify(ASK);
+  const response = await engine.fetch('http://localhost/v1/completions', { method: 'POST', body });
+  assert.equal((await response.json()).choices[0].text, wanted);
+  const controller = new AbortController();
+  const long = engine.completions.create({ ...ASK, max_tokens: 400 }, { signal: controller.signal });
+  setTimeout(() => controller.abort(), 20);
+  await assert.rejects(long, { code: 'aborted' });
+  const both = await Promise.all([engine.completions.create(ASK), engine.completions.create(ASK)]);
+  assert.deepEqual(
+    both.map(({ choices }) => choices[0].text),
+    [wanted, wanted],
+  );
+  await engine.dispose();
+});
+
+test('a program ends by itself, also if it forgets to dispose', { timeout: 30_000 }, async () => {
+  const code = `
+    import { Engine } from ${JSON.stringify(entry)};
+    const engine = await Engine.load(${JSON.stringify(MODEL)});
+    for await (const { choices } of await engine.completions.create({ ...${JSON.stringify(ASK)}, stream: true })) {
+      process.stdout.write(choices[0].text);
+    }`;
+  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', code], { env: process.env });
+  assert.ok(stdout.length > 10, stdout);
+});
