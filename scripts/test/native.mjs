@@ -12,8 +12,11 @@ import { lintingEnv } from './lint.mjs';
 import { builtPrograms } from './programs.mjs';
 import { longestFirst } from './times.mjs';
 
-/** Programs whose modules are files of tests; the others are run whole. */
-const BY_FILE = ['gpu', 'engine', 'text'];
+/** How programs are divided, by the path of a test: most by the modules that are files of tests. The others are run whole. */
+const BY_FILE = {
+  ...Object.fromEntries(['gpu', 'engine', 'text'].map((name) => [name, (test) => `/${test.split('::')[0]}`])),
+  'rillm (src)': (test) => (test.startsWith('decode::') ? '/decode' : ''),
+};
 
 /** The tests of a program by file. A program that lists none is left out: `web` is for browsers. */
 function filesOf({ name, executable, folder }) {
@@ -23,15 +26,16 @@ function filesOf({ name, executable, folder }) {
     .split('\n')
     .filter((line) => line.endsWith(': test'))
     .map((line) => line.slice(0, -': test'.length));
-  if (!BY_FILE.includes(name)) return tests.length === 0 ? [] : [{ name: `native ${name}`, executable, folder, tests: [] }];
-  return Array.from(grouped(tests), ([file, tests]) => ({ name: `native ${name}/${file}`, executable, folder, tests }));
+  const fileOf = BY_FILE[name];
+  if (fileOf === undefined) return tests.length === 0 ? [] : [{ name: `native ${name}`, executable, folder, tests: [] }];
+  return Array.from(grouped(tests, fileOf), ([file, tests]) => ({ name: `native ${name}${file}`, executable, folder, tests }));
 }
 
-function grouped(tests) {
+function grouped(tests, fileOf) {
   const files = new Map();
   for (const test of tests) {
     // The kernels without subgroups take a process of their own, in which they are compiled sooner (`COMPILING`).
-    const file = test.split('::')[0] + (/^ops::.*_(for_small_gpus|without_subgroups)_/.test(test) ? ' without subgroups' : '');
+    const file = fileOf(test) + (/^ops::.*_(for_small_gpus|without_subgroups)_/.test(test) ? ' without subgroups' : '');
     files.set(file, [...(files.get(file) ?? []), test]);
   }
   return files;
@@ -74,7 +78,9 @@ const ON_CPU = [
   ...['adapters', 'architectures', 'bad_requests', 'bitnet', 'chat', 'choices', 'classifiers', 'draft_model', 'embeddings'],
   ...['encoder_decoders', 'gguf', 'hub', 'kv_cache', 'latents', 'logits_processor', 'logprobs', 'mtp', 'penalties', 'real_models'],
   ...['recurrent', 'replay', 'sessions', 'shared_kv', 'speculation', 'structured', 'together', 'tool_calls'],
-].map((name) => `native engine/${name}`);
+]
+  .map((name) => `native engine/${name}`)
+  .concat('native rillm (src)/decode');
 
 /** The environment by which a file takes another device or driver than the system's first, or that one otherwise. */
 function driverOf(name) {

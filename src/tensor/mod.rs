@@ -34,6 +34,8 @@ pub use op::{Case, Desc, Kernel, Op, Reference};
 pub(crate) use op::{expect, on_cpu};
 pub use shape::{MAX_RANK, Shape};
 pub use shape_cache::ShapeCache;
+#[cfg(test)]
+pub(crate) use soa::from_soa;
 pub(crate) use soa::to_soa;
 pub use tuning::{Choice, StoredTunings, TuningKey, Tunings, Variant};
 pub use upload::{TargetRows, WeightUpload};

@@ -7,11 +7,13 @@ use super::mixed::{KINDS, Kind, begin, methods, prompt};
 use super::*;
 use crate::Code;
 use crate::model::state::RecurrentLayer;
-use crate::tensor::{Capabilities, DType, Desc, Kernel, Op, Tensor};
+use crate::tensor::{Capabilities, DType, Desc, HostTensor, Kernel, Op, Reference, Tensor, from_soa, on_cpu, to_soa};
 
 const COLUMNS: usize = 64;
+const DECAY: f32 = 0.75;
 
 /// Inputs: x [n, COLUMNS] (changed), position [4] or [n, 4], averages [COLUMNS] or [sequences, COLUMNS] (changed).
+#[derive(Clone)]
 struct Ema {
     soa: bool,
 }
@@ -40,6 +42,39 @@ impl Op for Ema {
             params: vec![tokens as u32, columns as u32, own_sequences.into(), self.soa.into()],
             grid: [columns.div_ceil(64) as u32, 1, 1],
         })
+    }
+
+    on_cpu!();
+}
+
+impl Reference for Ema {
+    fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
+        let own_sequences = inputs[2].shape.dims().len() == 2 && inputs[1].shape.dims().len() == 2;
+        let (mut x, position, mut averages) = (inputs[0].to_f32()?, inputs[1].to_u32()?, inputs[2].to_f32()?);
+        let mut average = [0.0; COLUMNS];
+        for (token, row) in x.chunks_exact_mut(COLUMNS).enumerate() {
+            let position = if own_sequences { &position[4 * token..][..4] } else { &position[..4] };
+            let kept = if own_sequences { position[3] as usize * COLUMNS } else { 0 };
+            let kept = &mut averages[kept..][..COLUMNS];
+            if own_sequences || token == 0 {
+                average = [0.0; COLUMNS];
+                if position[0] != 0 {
+                    average.copy_from_slice(kept);
+                }
+            }
+            let mut columns = if self.soa { from_soa(row) } else { row.to_vec() };
+            for (average, column) in average.iter_mut().zip(&mut columns) {
+                *average = DECAY * *average + (1.0 - DECAY) * *column;
+                *column += *average;
+            }
+            row.copy_from_slice(&if self.soa { to_soa(&columns) } else { columns });
+            if position[2] == 0 {
+                kept.copy_from_slice(&average);
+            }
+        }
+        inputs[0].set_f32(&x);
+        inputs[2].set_f32(&averages);
+        Ok(vec![])
     }
 }
 
