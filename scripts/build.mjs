@@ -1,4 +1,5 @@
-// Builds the npm package into pkg/: its three wasm (`build/wasm.mjs`), TypeScript → JavaScript, then `npm pack`.
+// Builds the npm package into pkg/: its wasm (`build/wasm.mjs`), TypeScript → modules → what a page fetches (`build/modules.mjs`), then
+// `npm pack`.
 // A step whose inputs did not change is skipped. Built-in modules only: it runs the tools, it does not import them.
 //
 //   node scripts/build.mjs      sets up what is missing, then builds
@@ -6,6 +7,7 @@
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 
+import { ENTRIES } from './build/entries.mjs';
 import { guidePages } from './build/guide.mjs';
 import { files, when } from './build/stamps.mjs';
 import { buildWasm, WASM } from './build/wasm.mjs';
@@ -16,6 +18,9 @@ const template = join(root, 'pkg-template');
 const pkg = join(root, 'pkg');
 const dist = join(pkg, 'dist');
 const cache = join(root, '.cache');
+
+/** The package's modules before they are joined, for tests of single ones. */
+export const modulesFolder = join(cache, 'modules');
 
 /**
  * Builds what is out of date; resolves to the tarball's path. `onStage` hears what begins: "tensor", "grammar", "engine", "package". With `log`,
@@ -33,11 +38,16 @@ export async function build({ onStage = () => {}, ...outputs } = {}) {
   onStage('package');
   const sources = files(join(template, 'src'));
   const configs = [join(root, 'tsconfig.json'), join(template, 'tsconfig.json'), join(root, 'package-lock.json')];
-  const scripts = sources.map((file) => join(dist, relative(join(template, 'src'), file).replace(/\.ts$/, '.js')));
-  await when('typescript', [...sources, ...configs, ...glue.filter((file) => file.endsWith('.d.ts'))], scripts, async () => {
+  const tools = ['modules', 'entries'].map((name) => join(root, `scripts/build/${name}.mjs`));
+  const inputs = [...sources, ...configs, ...tools, ...glue.filter((file) => file.endsWith('.d.ts'))];
+  const scripts = ENTRIES.map((name) => join(dist, `${name}.js`));
+  await when('typescript', inputs, [...scripts, modulesFolder], async () => {
     say('tsc');
     for (const name of readdirSync(dist)) if (name !== 'wasm') rmSync(join(dist, name), { recursive: true });
+    rmSync(modulesFolder, { recursive: true, force: true });
     await step(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', template]);
+    say('esbuild');
+    await step(process.execPath, [join(root, 'scripts/build/modules.mjs'), modulesFolder, dist]);
   });
 
   const version = readFileSync(join(root, 'Cargo.toml'), 'utf8').match(/^version = "([^"]+)"/m)?.[1];

@@ -50,7 +50,7 @@ await main(async () => {
   const packed = await unpackPackage(tarball);
   const { messages, pkg } = await publint({ pkgDir: packed, strict: true, pack: false });
   const found = pkg.version === version ? [] : [`the tarball is of version ${pkg.version}, wanted ${version}`];
-  refuse([...found, ...fileProblems(names, expectedFiles()), ...messages.map((message) => formatMessage(message, pkg))]);
+  refuse([...found, ...fileProblems(names, expectedFiles(names)), ...messages.map((message) => formatMessage(message, pkg))]);
 
   // A version such as 1.0.0-rc.1 must not become what people get by default.
   const tag = version.includes('-') ? 'next' : 'latest';

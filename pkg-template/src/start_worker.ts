@@ -79,10 +79,13 @@ function scriptUrl(): string {
   return new URL(FILE, own).href;
 }
 
-/** A bundler gives this module another name, or lets it keep the one that it had on the disk. */
+/** What the package's build calls the file that this module is in; the other is the module by itself. */
+const OWN_NAME = /\/(?:rillm\.part-[0-9A-Z]{8}|start_worker)\.js$/;
+
+/** A bundler gives that file another name, or lets it keep the one that it had on the disk. */
 export function isBundled(): boolean {
   const { protocol, pathname } = new URL(ownAddress());
-  return !pathname.endsWith('/start_worker.js') || (protocol === 'file:' && globalThis.location?.protocol !== 'file:');
+  return !OWN_NAME.test(pathname) || (protocol === 'file:' && globalThis.location?.protocol !== 'file:');
 }
 
 interface TrustedTypesPolicy {

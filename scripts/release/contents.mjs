@@ -4,11 +4,12 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
+import { ENTRIES, isPart } from '../build/entries.mjs';
 import { guidePages } from '../build/guide.mjs';
 import { root } from '../command.mjs';
 
-/** What the tarball must hold, and nothing else. */
-export function expectedFiles() {
+/** What the tarball must hold, and nothing else. What entry points share is named by its content: those of `names` are expected. */
+export function expectedFiles(names) {
   const sources = readdirSync(join(root, 'pkg-template/src'), { recursive: true })
     .filter((name) => name.endsWith('.ts'))
     .map((name) => name.replaceAll('\\', '/').replace(/\.ts$/, ''));
@@ -19,7 +20,9 @@ export function expectedFiles() {
     'LICENSE-APACHE',
     'wasm_address.d.ts',
     ...guidePages(),
-    ...sources.flatMap((name) => [`dist/${name}.js`, `dist/${name}.d.ts`]),
+    ...sources.map((name) => `dist/${name}.d.ts`),
+    ...ENTRIES.map((name) => `dist/${name}.js`),
+    ...names.filter((name) => name.startsWith('dist/') && isPart(name.slice('dist/'.length))),
     'dist/wasm/rillm.js',
     'dist/wasm/rillm_bg.wasm',
     'dist/wasm/rillm_cpu.js',

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 
-import { unpackPackage } from '../../scripts/build.mjs';
+import { modulesFolder, unpackPackage } from '../../scripts/build.mjs';
 import { launchChromium, sharedChromium } from '../../scripts/chromium.mjs';
 import { withDevice } from './device.mjs';
 import { root } from '../../scripts/command.mjs';
@@ -76,7 +76,7 @@ function misbehave(folder) {
       request.url = url;
       return false;
     };
-    // A page takes a hundred modules, which cost more than all else in it: a context that is used again has them.
+    // A context that is used again has what it fetched.
     if (kind === 'rillm') response.setHeader('Cache-Control', 'max-age=3600, immutable');
     switch (kind) {
       case 'blank':
@@ -140,6 +140,7 @@ export async function openSite() {
   const site = await serve(
     {
       ...(await demoMounts(root, packed)),
+      '/modules/': modulesFolder,
       '/golden/': golden,
       '/folders/': join(root, 'tests/golden/folders'),
       '/quantized/': join(root, 'tests/golden/quantized'),

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 
-import { packedPackage } from './browser.mjs';
+import { modulesFolder } from '../../scripts/build.mjs';
 
 /** What an answer's pieces say together, by choice. */
 function told(chunks) {
@@ -32,7 +32,7 @@ function told(chunks) {
 }
 
 test('an answer that is generated again goes on where it stood, wherever both are cut', async () => {
-  const { Replay, Diverged } = await import(pathToFileURL(join(await packedPackage(), 'dist/recovery/replay.js')));
+  const { Replay, Diverged } = await import(pathToFileURL(join(modulesFolder, 'recovery/replay.js')));
   let state = 1;
   const random = (n) => Math.floor(((state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 2 ** 32) * n);
   // Two choices of 40 tokens, each with a letter of text, of reasoning or of a call's arguments, in chunks of any length.

@@ -122,7 +122,7 @@ inPage('what does not fit is refused, or with truncation its oldest messages are
 });
 
 inPage('the store is bounded: the oldest responses go first, and shared items count once', async () => {
-  const { ResponseStore } = await import('/rillm/dist/responses/store.js');
+  const { ResponseStore } = await import('/modules/responses/store.js');
   const response = (id) => ({ id, output: [] });
   const item = (id, text = '') => ({ type: 'message', id, role: 'user', content: text });
   const three = new ResponseStore(3, 1e9);

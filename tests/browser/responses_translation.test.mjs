@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 
-import { packedPackage } from './browser.mjs';
+import { modulesFolder } from '../../scripts/build.mjs';
 
-const load = async (name) => import(pathToFileURL(join(await packedPackage(), `dist/${name}.js`)));
+const load = async (name) => import(pathToFileURL(join(modulesFolder, `${name}.js`)));
 
 /** Numbers from 0 to below n, the same for the same seed. */
 function random(seed) {

@@ -1,24 +1,15 @@
 // Which failures of requests pass, how long it is waited, and what a page of HTML is: the parts of the package that need no browser.
 
 import assert from 'node:assert/strict';
-import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 
-import { unpackPackage } from '../../scripts/build.mjs';
-import { root } from '../../scripts/command.mjs';
+import { modulesFolder } from '../../scripts/build.mjs';
 
 let files;
 before(async () => {
-  const pkg = join(root, 'pkg');
-  const unpacked = await unpackPackage(
-    join(
-      pkg,
-      readdirSync(pkg).find((name) => name.endsWith('.tgz')),
-    ),
-  );
-  const load = (name) => import(pathToFileURL(join(unpacked, 'dist/files', name)));
+  const load = (name) => import(pathToFileURL(join(modulesFolder, 'files', name)));
   files = { ...(await load('failures.js')), ...(await load('attempts.js')), ...(await load('html.js')) };
 });
 

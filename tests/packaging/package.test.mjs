@@ -14,6 +14,7 @@ import { publint } from 'publint';
 
 import { packedReadme, unpackPackage } from '../../scripts/build.mjs';
 import { root } from '../../scripts/command.mjs';
+import { isPart } from '../../scripts/build/entries.mjs';
 import { expectedFiles, filesIn } from '../../scripts/release/contents.mjs';
 
 /** What a browser may have to download of the engine, compressed: half a percent above what it is. `npm run size` tells where it goes. */
@@ -39,7 +40,16 @@ before(() => {
 const read = (name) => execFileSync('tar', ['-xzOf', tarball, `package/${name}`], { maxBuffer: 2 ** 28 });
 
 test('the tarball holds the package and nothing else', () => {
-  assert.deepEqual([...names].sort(), expectedFiles().sort());
+  assert.deepEqual([...names].sort(), expectedFiles(names).sort());
+});
+
+test('each file that entry points share is imported', async () => {
+  const unpacked = await unpackPackage(tarball);
+  const scripts = names.filter((name) => name.endsWith('.js')).map((name) => readFileSync(join(unpacked, name), 'utf8'));
+  const imported = scripts.flatMap((code) => Array.from(code.matchAll(/"\.{1,2}\/(rillm\.part-[^"]+)"/g), ([, name]) => name));
+  const parts = names.map((name) => name.replace('dist/', '')).filter(isPart);
+  assert.ok(parts.length > 1);
+  assert.deepEqual([...new Set(imported)].sort(), parts.sort());
 });
 
 test('package.json: name, version of the crate, entry points that exist, no dependencies but React for who uses rillm/react', () => {
@@ -106,7 +116,7 @@ test('no dynamic import, which service workers forbid', async () => {
   for (const name of names.filter((name) => name.endsWith('.js'))) {
     const code = readFileSync(join(unpacked, name), 'utf8').replaceAll(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '');
     // But for what only a page or another worker runs: service workers have no CPU device.
-    assert.ok(!/\bimport\s*\(/.test(code.replace("import('./wasm/rillm_cpu.js')", '')), name);
+    assert.ok(!/\bimport\s*\(/.test(code.replace('import("./wasm/rillm_cpu.js")', '')), name);
   }
 });
 
@@ -122,15 +132,12 @@ test('React is imported by rillm/react alone, which imports nothing else from ou
   const bare = names
     .filter((name) => name.endsWith('.js'))
     .flatMap((name) =>
-      Array.from(readFileSync(join(unpacked, name), 'utf8').matchAll(/^(?:import|export)\b[^;]*?\bfrom '([^.'][^']*)'/gm), ([, from]) => [
-        name,
-        from,
-      ]),
+      Array.from(
+        readFileSync(join(unpacked, name), 'utf8').matchAll(/^(?:import|export)\b[^;]*?\bfrom ['"]([^.'"][^'"]*)['"]/gm),
+        ([, from]) => [name, from],
+      ),
     );
-  assert.deepEqual(bare, [
-    ['dist/react/use_chat.js', 'react'],
-    ['dist/react/use_engine.js', 'react'],
-  ]);
+  assert.deepEqual([...new Set(bare.map(String))], ['dist/react/index.js,react']);
 });
 
 test('a server may import it, and what wants WebGPU says that there is none', async () => {
