@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use crate::blocks::PIECE;
+
 /// How a file stores weights. Rows are whole blocks, one after the other.
 #[derive(Clone, Copy)]
 #[allow(non_camel_case_types, reason = "the names that files have for them")]
@@ -29,8 +31,45 @@ pub enum Format {
     Q5_K,
     /// 6 bits, superblocks of 256.
     Q6_K,
+    /// Groups with a word each.
+    Groups(Groups),
     /// Any other.
     Other(OtherFormat),
+}
+
+/// A format whose blocks are groups of columns: quants, and after them a word of 32 bits, from which scale and offset follow. A weight is
+/// `scale · quant + offset`.
+#[derive(Clone, Copy)]
+pub struct Groups {
+    /// Weights of a group, a multiple of 32.
+    pub columns: usize,
+    /// How they are stored.
+    pub quants: GroupQuants,
+    /// Scale and offset of a word, little-endian. Offsets are those of nibbles and bytes.
+    pub scale_and_offset: fn(u32) -> (f32, f32),
+}
+
+/// The quants of a group.
+#[derive(Clone, Copy)]
+pub enum GroupQuants {
+    /// From 0 to 15. Of each 32 the first 16 are in the low halves of 16 bytes.
+    Nibbles,
+    /// int8.
+    Bytes,
+    /// Floats of eight bits (E4M3).
+    Fp8,
+    /// Numbers of a table. Their places are stored as nibbles are.
+    Codes(&'static [f32; 16]),
+}
+
+impl GroupQuants {
+    /// Bytes of 32.
+    pub(crate) fn piece_bytes(self) -> usize {
+        match self {
+            Self::Nibbles | Self::Codes(_) => PIECE / 2,
+            Self::Bytes | Self::Fp8 => PIECE,
+        }
+    }
 }
 
 /// A format that has no loops of its own: rows are made floats first.
@@ -76,6 +115,9 @@ impl Format {
             Self::Q4_K => (256, 144),
             Self::Q5_K => (256, 176),
             Self::Q6_K => (256, 210),
+            // There are no rows of others.
+            Self::Groups(groups) if !groups.columns.is_multiple_of(PIECE) => (0, 0),
+            Self::Groups(groups) => (groups.columns, groups.columns / PIECE * groups.quants.piece_bytes() + 4),
             Self::Other(other) => (other.block_size, other.block_bytes),
         }
     }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use rillm_cpu_kernels::{Format, Mismatch, Weights, dequantize, mat_mul, mat_vec};
+use rillm_cpu_kernels::{Format, GroupQuants, Groups, Mismatch, Weights, dequantize, mat_mul, mat_vec};
 use support::{Rng, compare, formats, products};
 
 /// Rows, columns in blocks (of 32 weights for floats), tokens.
@@ -172,4 +172,29 @@ fn what_does_not_fit_is_an_error() {
     assert!(mat_mul(&weights, usize::MAX, &x, &mut out).is_err());
     assert!(dequantize(&weights, &mut out).is_err());
     assert_eq!(mat_mul(&weights, 2, &x, &mut out), Ok(()));
+}
+
+#[test]
+fn groups_that_are_no_whole_pieces_have_no_rows() {
+    for columns in [0, 1, 33, 48] {
+        let groups = Groups { columns, quants: GroupQuants::Bytes, scale_and_offset: |_| (1.0, 0.0) };
+        let format = Format::Groups(groups);
+        assert_eq!(format.row_bytes(columns * 2), None, "{columns}");
+        assert!(Weights::new(format, &[], 0, columns).is_err(), "{columns}");
+    }
+}
+
+#[test]
+fn floats_of_eight_bits_are_none_where_they_say_so() {
+    let groups = Groups { columns: 32, quants: GroupQuants::Fp8, scale_and_offset: |_| (1.0, 0.0) };
+    let all: Vec<u8> = (0..=255).collect();
+    let bytes: Vec<u8> = all.chunks(32).flat_map(|group| [group, &[0; 4]].concat()).collect();
+    let weights = Weights::new(Format::Groups(groups), &bytes, 1, 256).unwrap();
+    let mut out = [0.0; 256];
+    dequantize(&weights, &mut out).unwrap();
+    for (byte, float) in out.iter().enumerate() {
+        assert_eq!(float.is_nan(), byte & 127 == 127, "{byte}");
+        assert_eq!(float.is_sign_negative(), byte > 127, "{byte}");
+    }
+    assert_eq!([out[1], out[8], out[0x38], out[0x7e]], [1.0 / 512.0, 1.0 / 64.0, 1.0, 448.0]);
 }

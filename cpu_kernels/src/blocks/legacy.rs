@@ -102,7 +102,7 @@ impl Block for Q8_0 {
 
 /// The low nibbles, then the high ones.
 #[inline(always)]
-pub(super) fn nibbles(bytes: U8x16) -> [U8x16; 2] {
+pub(crate) fn nibbles(bytes: U8x16) -> [U8x16; 2] {
     [bytes.and(U8x16::splat(15)), bytes.shr::<4>()]
 }
 

@@ -7,7 +7,7 @@ mod legacy;
 use bytemuck::Pod;
 
 pub(crate) use k::{Q4_K, Q5_K, Q6_K};
-pub(crate) use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+pub(crate) use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, nibbles};
 
 use crate::simd::U8x16;
 

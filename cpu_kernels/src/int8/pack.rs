@@ -22,7 +22,7 @@ macro_rules! with_record {
             Format::Q5_K => Some($function::<UnsignedOffset, Q5_K $(, $more)?>($argument)),
             Format::Q6_K => Some($function::<UnsignedHalves, Q6_K $(, $more)?>($argument)),
             Format::Q8_0 => Some($function::<Signed, Q8_0 $(, $more)?>($argument)),
-            Format::F32 | Format::F16 | Format::BF16 | Format::Other(_) => None,
+            Format::F32 | Format::F16 | Format::BF16 | Format::Groups(_) | Format::Other(_) => None,
         }
     };
 }

@@ -19,7 +19,8 @@ pub(super) enum Order {
 
 impl Order {
     /// What the numbers of vector `i` are multiplied by. Powers of two: nothing is rounded.
-    fn factor(self, i: usize) -> f32 {
+    #[inline(always)]
+    pub(super) fn factor(self, i: usize) -> f32 {
         match self {
             Self::Natural => 1.0,
             Self::BytesInPlace => 1.0 / (1u32 << (8 * i)) as f32,

@@ -1,15 +1,17 @@
 //! Products with weights as they stand in files, with activations and sums in f32.
 
 mod activations;
+mod groups;
 mod source;
 
 use std::marker::PhantomData;
 
 use activations::{Activations, VECTORS, restored};
+use groups::{Bytes, Codes, Fp8, Nibbles, Rows};
 use source::{BF16, Blocks, F16, F32, Source};
 
 use crate::blocks::{PIECE, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0};
-use crate::format::{Format, Mismatch, Weights, expect};
+use crate::format::{Format, GroupQuants, Mismatch, Weights, expect};
 use crate::simd::F32x4;
 
 /// Calls a generic function with the `Source` of a format.
@@ -27,6 +29,12 @@ macro_rules! with_source {
             Format::Q4_K => $function(&Blocks::<Q4_K>(PhantomData), $($argument),*),
             Format::Q5_K => $function(&Blocks::<Q5_K>(PhantomData), $($argument),*),
             Format::Q6_K => $function(&Blocks::<Q6_K>(PhantomData), $($argument),*),
+            Format::Groups(groups) => match groups.quants {
+                GroupQuants::Nibbles => $function(&Rows { groups, quants: Nibbles }, $($argument),*),
+                GroupQuants::Bytes => $function(&Rows { groups, quants: Bytes }, $($argument),*),
+                GroupQuants::Fp8 => $function(&Rows { groups, quants: Fp8 }, $($argument),*),
+                GroupQuants::Codes(table) => $function(&Rows { groups, quants: Codes(table) }, $($argument),*),
+            },
             Format::Other(other) => $function(&other, $($argument),*),
         }
     };

@@ -32,16 +32,21 @@ pub(super) struct Blocks<B>(pub(super) PhantomData<B>);
 
 /// The quants of half a piece as floats, times the powers of two that `Order` divides activations by.
 #[inline(always)]
-fn floats<B: Block>(quants: U8x16) -> [F32x4; 4] {
+pub(super) fn floats<const SIGNED: bool>(quants: U8x16) -> [F32x4; 4] {
     let words = quants.words();
     let byte = |at: u32| words.and(I32x4::splat(0xff << (8 * at)));
-    let ints = if B::SIGNED {
+    let ints = if SIGNED {
         let top = I32x4::splat(0xff00_0000_u32 as i32);
         [words.shl::<24>(), words.shl::<16>().and(top), words.shl::<8>().and(top), words.and(top)]
     } else {
         [byte(0), byte(1), byte(2), byte(3)]
     };
     ints.map(I32x4::to_f32)
+}
+
+#[inline(always)]
+fn floats_of<B: Block>(quants: U8x16) -> [F32x4; 4] {
+    if B::SIGNED { floats::<true>(quants) } else { floats::<false>(quants) }
 }
 
 struct Unpack<'a, B> {
@@ -55,7 +60,7 @@ impl<B: Block> Visitor for Unpack<'_, B> {
         let Some(out) = self.out.get_mut(index) else { return };
         for half in 0..2 {
             let scale = F32x4::splat(piece.scales[half]);
-            let [a, b, c, d] = floats::<B>(piece.quants[half]);
+            let [a, b, c, d] = floats_of::<B>(piece.quants[half]);
             // Blocks that are signed have neither offsets nor a zero.
             let constant = piece.offset - f32::from(B::ZERO) * piece.scales[half];
             let scaled = |x: F32x4, power: f32| {
@@ -84,7 +89,7 @@ impl<B: Block> Visitor for Dot<'_, B> {
         let sums =
             if B::ZERO > 0 || B::OFFSETS { self.sums.get(index).copied().unwrap_or([zero; 2]) } else { [zero; 2] };
         let half = |half: usize| {
-            let [a, b, c, d] = floats::<B>(piece.quants[half]);
+            let [a, b, c, d] = floats_of::<B>(piece.quants[half]);
             let x = &x[half * 4..half * 4 + 4];
             let start = match B::ZERO {
                 0 => a.mul(x[0]),
@@ -217,7 +222,7 @@ impl<F: Floats> Source for F {
 }
 
 #[inline(always)]
-fn add_products(w: &[F32x4; VECTORS], x: &[F32x4; VECTORS], totals: &mut [F32x4; 4]) {
+pub(super) fn add_products(w: &[F32x4; VECTORS], x: &[F32x4; VECTORS], totals: &mut [F32x4; 4]) {
     for i in 0..VECTORS {
         totals[i % 4] = w[i].mul_add(x[i], totals[i % 4]);
     }

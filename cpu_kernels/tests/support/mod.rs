@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each program of tests uses a part")]
 
 use half::f16;
-use rillm_cpu_kernels::{Format, OtherFormat};
+use rillm_cpu_kernels::{Format, GroupQuants, Groups, OtherFormat};
 
 /// Numbers that are the same in every run (xorshift64*, Marsaglia 2003, Vigna 2016).
 pub struct Rng(pub u64);
@@ -91,6 +91,41 @@ fn own_block(bytes: &[u8], out: &mut [f32]) {
     }
 }
 
+/// The scale and the zero point of a group.
+fn scale_and_zero(bytes: &[u8]) -> (f64, f64) {
+    let word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    (f64::from(f32::from_bits(word & !255)), f64::from(word & 255))
+}
+
+fn with_zero(word: u32) -> (f32, f32) {
+    let scale = f32::from_bits(word & !255);
+    (scale, -scale * (word & 255) as f32)
+}
+
+fn random_group(rng: &mut Rng, bytes: usize, largest_zero: usize) -> Vec<u8> {
+    let word = ((rng.signed() * 0.1).to_bits() & !255) | rng.below(largest_zero + 1) as u32;
+    [rng.bytes(bytes), word.to_le_bytes().to_vec()].concat()
+}
+
+fn groups(columns: usize, quants: GroupQuants, scale_and_offset: fn(u32) -> (f32, f32)) -> Format {
+    Format::Groups(Groups { columns, quants, scale_and_offset })
+}
+
+/// The nibble of a weight in a group.
+fn nibble_of_group(quants: &[u8], j: usize) -> usize {
+    nibble(&quants[j / 32 * 16..], j % 32) as usize
+}
+
+/// A float of eight bits, by its definition.
+fn e4m3(byte: u8) -> f64 {
+    let (exponent, mantissa) = (i32::from(byte >> 3 & 15), f64::from(byte & 7));
+    let magnitude = if exponent == 0 { mantissa / 512.0 } else { (1.0 + mantissa / 8.0) * 2f64.powi(exponent - 7) };
+    if byte < 128 { magnitude } else { -magnitude }
+}
+
+static CODES: [f32; 16] =
+    [-1.0, -0.7, -0.53, -0.39, -0.28, -0.18, -0.09, 0.0, 0.08, 0.16, 0.25, 0.34, 0.44, 0.56, 0.72, 1.0];
+
 pub fn formats() -> Vec<Known> {
     vec![
         Known {
@@ -178,6 +213,43 @@ pub fn formats() -> Vec<Known> {
                     half_at(&b[208..]) * f64::from(b[192 + j / 16] as i8) * (f64::from(low | high << 4) - 32.0)
                 };
                 (0..256).map(weight).collect()
+            },
+        },
+        Known {
+            name: "nibbles in groups of 64",
+            format: groups(64, GroupQuants::Nibbles, with_zero),
+            random_block: |rng| random_group(rng, 32, 15),
+            weights: |b| {
+                let (scale, zero) = scale_and_zero(&b[32..]);
+                (0..64).map(|j| scale * (nibble_of_group(b, j) as f64 - zero)).collect()
+            },
+        },
+        Known {
+            name: "bytes in groups of 128",
+            format: groups(128, GroupQuants::Bytes, with_zero),
+            random_block: |rng| random_group(rng, 128, 100),
+            weights: |b| {
+                let (scale, zero) = scale_and_zero(&b[128..]);
+                (0..128).map(|j| scale * (f64::from(b[j] as i8) - zero)).collect()
+            },
+        },
+        Known {
+            name: "fp8 in groups of 32",
+            format: groups(32, GroupQuants::Fp8, |word| (f32::from_bits(word), 0.0)),
+            // Without what is no number.
+            random_block: |rng| {
+                let mut block = random_group(rng, 32, 0);
+                block[..32].iter_mut().filter(|byte| **byte & 127 == 127).for_each(|byte| *byte = 3);
+                block
+            },
+            weights: |b| b[..32].iter().map(|byte| scale_and_zero(&b[32..]).0 * e4m3(*byte)).collect(),
+        },
+        Known {
+            name: "codes in groups of 64",
+            format: groups(64, GroupQuants::Codes(&CODES), |word| (f32::from_bits(word), 0.0)),
+            random_block: |rng| random_group(rng, 32, 0),
+            weights: |b| {
+                (0..64).map(|j| scale_and_zero(&b[32..]).0 * f64::from(CODES[nibble_of_group(b, j)])).collect()
             },
         },
         Known {
