@@ -58,10 +58,7 @@ const countsOf = (text) => sum(text.split('\n').map((line) => rustCounts(line) ?
  */
 const SOONER = { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' };
 const COMPILING = Object.fromEntries(
-  [...['gpu/array_golden', 'gpu/ops', 'gpu/ops without subgroups'], ...['engine/checkpoint', 'engine/mutations']].map((name) => [
-    `native ${name}`,
-    SOONER,
-  ]),
+  ['gpu/array_golden', 'gpu/ops', 'gpu/ops without subgroups'].map((name) => [`native ${name}`, SOONER]),
 );
 
 /**
@@ -75,8 +72,20 @@ const ON_SWIFTSHADER = ['gpu/array_golden', 'gpu/arrays', 'gpu/quants'].map((nam
  * compiles nothing. With `RILLM_DEVICE=gpu` all of them run on a driver.
  */
 const ON_CPU = [
-  ...['adapters', 'architectures', 'bad_requests', 'bitnet', 'chat', 'choices', 'classifiers', 'draft_model', 'embeddings'],
-  ...['encoder_decoders', 'gguf', 'hub', 'kv_cache', 'latents', 'logits_processor', 'logprobs', 'mtp', 'penalties', 'real_models'],
+  ...['adapters', 'architectures', 'bad_requests', 'bitnet', 'chat', 'checkpoint', 'choices', 'classifiers', 'draft_model', 'embeddings'],
+  ...[
+    'encoder_decoders',
+    'gguf',
+    'hub',
+    'kv_cache',
+    'latents',
+    'logits_processor',
+    'logprobs',
+    'mtp',
+    'mutations',
+    'penalties',
+    'real_models',
+  ],
   ...['recurrent', 'replay', 'sessions', 'shared_kv', 'speculation', 'structured', 'together', 'tool_calls'],
 ]
   .map((name) => `native engine/${name}`)

@@ -283,7 +283,8 @@ impl Group<'_> {
 
 /// Whether an adapter with these limits can bind this number of rows at once.
 fn fits(format: &Format, rows: usize, columns: usize, capabilities: Option<&Capabilities>) -> bool {
-    let layout = format.soa_layout(rows, columns);
+    // Rows that are no whole blocks are refused where they are counted.
+    let Ok(layout) = format.layout_on(rows, columns, capabilities) else { return true };
     capabilities.is_none_or(|capabilities| {
         layout.largest() <= capabilities.max_storage_binding_size && layout.bytes <= capabilities.max_buffer_size
     })

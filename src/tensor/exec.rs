@@ -5,7 +5,7 @@ use std::rc::Rc;
 use futures_util::future::LocalBoxFuture;
 
 use super::quant::quantize::kernel;
-use super::quant::{Format, SoaLayout};
+use super::quant::{Format, SoaLayout, Table};
 use super::{Case, DType, Desc, HostTensor, Kernel, Op, Shape, TuningKey, Tunings, WeightUpload, kv_blocks};
 use crate::error::Result;
 use crate::gpu::{
@@ -205,10 +205,16 @@ impl Context {
         };
         let tensor = Tensor { desc, buffer, offset: 0, weight_layout };
         if let DType::Weight(format) = desc.dtype
-            && !self.device.is_cpu()
             && let Some(last) = tensor.array_slices().last()
         {
             let (_, columns) = desc.shape.matrix()?;
+            if self.device.is_cpu() {
+                if matches!(format.table, Table::Columns) {
+                    let groups: Vec<u16> = (0..columns).map(|column| (column / format.block_size) as u16).collect();
+                    self.write_columns_on_cpu(&tensor, &groups)?;
+                }
+                return Ok(tensor);
+            }
             let table = format.table.values(columns, format.block_size);
             if !table.is_empty() {
                 self.device.write(&tensor.buffer, last.offset, bytemuck::cast_slice(&table))?;

@@ -9,6 +9,7 @@ mod cpu;
 pub mod dispatch_cost;
 mod dtype;
 mod exec;
+mod groups_on_cpu;
 mod host;
 mod kv_blocks;
 mod on_cpu;

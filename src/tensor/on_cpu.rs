@@ -1,13 +1,14 @@
 //! How ops run where the device is the CPU: an op's function gets the bytes of its tensors in place of a kernel.
 //!
-//! Weights lie in a buffer as they do in a file, row by row, and everything else as on a GPU.
+//! Weights lie in a buffer as they do in a file, row by row, and everything else as on a GPU. `groups_on_cpu.rs` says how those of other
+//! libraries' files do.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::cpu::linear::row;
 use super::op::Reference;
-use super::quant::Format;
-use super::quant::quantize_reference;
+use super::quant::{Format, Table, quantize_reference};
 use super::{Context, DType, Desc, HostTensor, Op, Tensor};
 use crate::error::Result;
 use crate::gpu::{Binding, BufferSlice, CpuKernel, Lent};
@@ -52,7 +53,7 @@ pub(super) fn byte_length(desc: &Desc) -> Result<usize> {
     Ok(match desc.dtype {
         DType::Weight(format) => {
             let (rows, columns) = desc.shape.matrix()?;
-            rows * format.row_bytes(columns)?
+            format.bytes_on_cpu(rows, columns)?
         }
         dtype => dtype.bytes(desc.shape.elements() as u64) as usize,
     })
@@ -137,8 +138,22 @@ impl<'a> CpuTensor<'a> {
         bytemuck::try_cast_slice_mut(self.bytes_mut()?).map_err(|error| err!(Internal, "{desc:?}: {error}"))
     }
 
-    fn to_host(&self) -> HostTensor {
-        HostTensor { shape: self.desc.shape, dtype: self.desc.dtype, bytes: self.bytes().to_vec() }
+    fn to_host(&self) -> Result<HostTensor> {
+        let Desc { shape, dtype } = self.desc;
+        if let DType::Weight(format) = dtype
+            && matches!(format.table, Table::Columns)
+        {
+            // A tensor of the host has no place for the order of its columns.
+            let (_, columns) = shape.matrix()?;
+            let mut floats = vec![0.0; shape.elements()];
+            for (at, out) in floats.chunks_exact_mut(columns).enumerate() {
+                row(self, at, out)?;
+            }
+            let f32 = Format::by_gguf_type(0).ok_or_else(|| err!(Internal, "there is no format of floats"))?;
+            let bytes = bytemuck::cast_slice(&floats).to_vec();
+            return Ok(HostTensor { shape, dtype: DType::Weight(f32), bytes });
+        }
+        Ok(HostTensor { shape, dtype, bytes: self.bytes().to_vec() })
     }
 
     fn set(&mut self, host: &HostTensor) -> Result<()> {
@@ -154,7 +169,7 @@ impl<'a> CpuTensor<'a> {
 
 /// Runs an op by its reference, on copies.
 pub(super) fn by_reference(op: &(impl Reference + ?Sized), mut tensors: CpuTensors<'_>) -> Result<()> {
-    let mut inputs: Vec<HostTensor> = tensors.inputs.iter().map(CpuTensor::to_host).collect();
+    let mut inputs = tensors.inputs.iter().map(CpuTensor::to_host).collect::<Result<Vec<HostTensor>>>()?;
     let outputs = op.reference(&mut inputs)?;
     for (tensor, host) in tensors.outputs.iter_mut().zip(&outputs) {
         tensor.set(host)?;

@@ -2,6 +2,7 @@
 //! run of rows into the arrays of the format.
 
 use super::exec::{FIRST_WEIGHT_ARRAY, PARAMS, grid_2d};
+use super::groups_on_cpu::Run;
 use super::quant::packed::packing::{self, Packing};
 use super::quant::{BLOCK, Format, Table};
 use super::{Context, DType, Desc, HostBytes, Shape, Tensor};
@@ -64,6 +65,9 @@ impl TargetRows {
         if format.gguf_type.is_some() || words.len() != self.rows * of_row {
             bail!(Internal, "{} words for the groups of {} rows of {:?}", words.len(), self.rows, self.weight.desc());
         }
+        if context.device().is_cpu() {
+            return context.write_groups_on_cpu(&self.weight, self.first_row, words);
+        }
         self.write_words(context, format.table.words(columns) + self.first_row * of_row, words)
     }
 
@@ -72,6 +76,9 @@ impl TargetRows {
         let (format, columns) = (format_of(&self.weight)?, self.weight.shape().matrix()?.1);
         if !matches!(format.table, Table::Columns) || groups.len() != columns {
             bail!(Internal, "{} columns' groups for {:?}", groups.len(), self.weight.desc());
+        }
+        if context.device().is_cpu() {
+            return context.write_columns_on_cpu(&self.weight, groups);
         }
         self.write_words(context, 0, &Table::of_columns(groups, format.block_size))
     }
@@ -281,9 +288,9 @@ impl<'a> WeightUpload<'a> {
                     } else {
                         [target.first_row + self.rows_done, 0, blocks_per_row, rows]
                     };
-                    let params =
-                        [first_row, blocks_per_row, first_block, blocks, of_target, target.skipped, *all_rows, 0];
-                    unpack(self.context, *packing, &target.weight, &file, &params.map(|n| n as u32))?;
+                    let (skipped, all_rows) = (target.skipped, *all_rows);
+                    let run = Run { first_row, first_block, blocks, rows: of_target, skipped, all_rows };
+                    unpack(self.context, *packing, &target.weight, &file, run)?;
                 }
             }
         }
@@ -308,15 +315,20 @@ impl<'a> WeightUpload<'a> {
 }
 
 /// Records the kernel that unpacks a run of a file's quants.
-fn unpack(context: &Context, packing: Packing, weight: &Tensor, file: &BufferSlice, params: &[u32; 8]) -> Result<()> {
+fn unpack(context: &Context, packing: Packing, weight: &Tensor, file: &BufferSlice, run: Run) -> Result<()> {
+    if context.device().is_cpu() {
+        return context.unpack_on_cpu(packing, weight, file.clone(), run);
+    }
+    let Run { first_row, first_block, blocks, rows, skipped, all_rows } = run;
+    let (_, columns) = weight.shape().matrix()?;
+    let params = [first_row, columns / BLOCK, first_block, blocks, rows, skipped, all_rows, 0].map(|n| n as u32);
     let mut bindings = vec![Binding::Read(0, file.clone())];
     for (array, slice) in weight.array_slices().into_iter().enumerate() {
         bindings.push(Binding::ReadWrite(FIRST_WEIGHT_ARRAY + array as u32, slice));
     }
-    bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(params)));
+    bindings.push(Binding::Uniform(PARAMS, bytemuck::cast_slice(&params)));
     let (label, template) = (format!("unpack_{packing:?}"), Template::Static(packing::KERNEL));
     let shader = Shader { label: &label, template, modules: &[], defines: packing.defines() };
     let limit = context.device().capabilities().max_workgroups_per_dimension;
-    let blocks = params[3] as usize * params[4] as usize;
-    context.device().dispatch(&shader, &bindings, grid_2d(blocks.div_ceil(64), limit))
+    context.device().dispatch(&shader, &bindings, grid_2d((blocks * rows).div_ceil(64), limit))
 }

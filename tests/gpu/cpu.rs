@@ -6,7 +6,10 @@ use crate::support::adapter::context_with;
 use crate::support::parity::{assert_close, wanted};
 use rillm::Code;
 use rillm::gpu::{Binding, Shader, Template};
-use rillm::tensor::{Context, DeviceKind, DeviceOptions, HostTensor, WeightUpload, quant};
+use rillm::tensor::quant::packed::{self, Kind};
+use rillm::tensor::{
+    Context, DeviceKind, DeviceOptions, HostTensor, Rng, TargetRows, Tensor, WeightUpload, ops, quant,
+};
 
 fn cpu() -> Context {
     context_with(&DeviceOptions { kind: DeviceKind::Cpu, ..Default::default() })
@@ -32,7 +35,7 @@ fn functions_agree_with_references() {
 #[test]
 fn weights_are_quantised_by_the_rules() {
     let context = cpu();
-    let mut rng = rillm::tensor::Rng(3);
+    let mut rng = Rng(3);
     let from = quant::Format::by_name("f16").unwrap();
     for name in quant::quantize::TARGETS {
         let to = quant::Format::by_name(name).unwrap();
@@ -50,7 +53,7 @@ fn weights_are_quantised_by_the_rules() {
         }
         let weight = upload.finish().unwrap();
         let x = rng.tensor(&[1, columns]);
-        let product = context.run1(&rillm::tensor::ops::MatVec, &[&context.tensor(&x).unwrap(), &weight]).unwrap();
+        let product = context.run1(&ops::MatVec, &[&context.tensor(&x).unwrap(), &weight]).unwrap();
         let got = block_on(context.readback_one(&product)).unwrap();
         let values = file.to_f32().unwrap();
         let bytes =
@@ -60,6 +63,67 @@ fn weights_are_quantised_by_the_rules() {
         let wanted: Vec<f32> =
             weights.chunks(columns).map(|row| row.iter().zip(&x).map(|(w, x)| w * x).sum::<f32>()).collect();
         assert_close(name, &got, &HostTensor::f32(&[1, rows], &wanted), 1e-5);
+    }
+}
+
+/// Columns that belong to groups in any order: GPTQ's `desc_act`.
+#[test]
+fn columns_in_any_order_keep_their_groups() {
+    let context = cpu();
+    let mut rng = Rng(9);
+    for (kind, group, rows, columns) in [
+        (Kind::Ordered4, 32, 1, 32),
+        (Kind::Ordered4, 64, 67, 320),
+        (Kind::Ordered8, 32, 33, 96),
+        (Kind::Ordered8, 128, 131, 512),
+    ] {
+        let format = packed::of(kind, group).unwrap();
+        let host = rng.weight(format, rows, columns);
+        let weight = context.tensor(&host).unwrap();
+        // Until the order is known, columns are in that of their groups.
+        let plain = host.to_f32().unwrap();
+        check_rows(&context, &mut rng, &weight, &plain, &format!("{format:?} in order"));
+        let mut groups: Vec<u16> = (0..columns).map(|column| (column / group) as u16).collect();
+        for at in (1..columns).rev() {
+            groups.swap(at, rng.below(at + 1));
+        }
+        let all = TargetRows { weight: weight.clone(), first_row: 0, skipped: 0, rows };
+        all.write_columns(&context, &groups).unwrap();
+        // A column has the quant of its place and the word of its group.
+        let shuffled: Vec<f32> = (0..rows * columns)
+            .map(|at| {
+                let (row, column) = (at / columns, at % columns);
+                let block = |number: usize| &host.bytes[(row * (columns / group) + number) * format.block_bytes..];
+                let quants = &block(column / group)[..format.block_bytes - 4];
+                let word = &block(usize::from(groups[column]))[format.block_bytes - 4..format.block_bytes];
+                let mut out = vec![0.0; group];
+                (format.dequantize_block)(&[quants, word].concat(), &mut out);
+                out[column % group]
+            })
+            .collect();
+        check_rows(&context, &mut rng, &weight, &shuffled, &format!("{format:?} in another order"));
+        assert!(all.write_columns(&context, &groups[1..]).is_err());
+    }
+}
+
+/// Holds a weight's rows and products to its floats.
+fn check_rows(context: &Context, rng: &mut Rng, weight: &Tensor, floats: &[f32], what: &str) {
+    let (rows, columns) = weight.shape().matrix().unwrap();
+    let ids: Vec<u32> = (0..rows as u32).collect();
+    let ids = context.tensor(&HostTensor::u32(&[rows], &ids)).unwrap();
+    let got = context.run1(&ops::Embedding { soa: false }, &[&ids, weight]).unwrap();
+    let got = block_on(context.readback_one(&got)).unwrap();
+    assert_eq!(got.to_f32().unwrap(), floats, "{what}");
+    for tokens in [1, 2, 37] {
+        let x = rng.tensor(&[tokens, columns]);
+        let got = context.run1(ops::linear(tokens), &[&context.tensor(&x).unwrap(), weight]).unwrap();
+        let got = block_on(context.readback_one(&got)).unwrap();
+        let x = x.to_f32().unwrap();
+        let wanted: Vec<f32> = x
+            .chunks(columns)
+            .flat_map(|x| floats.chunks(columns).map(move |row| row.iter().zip(x).map(|(w, x)| w * x).sum()))
+            .collect();
+        assert_close(&format!("{what}, {tokens} tokens"), &got, &HostTensor::f32(&[tokens, rows], &wanted), 1e-5);
     }
 }
 

@@ -7,7 +7,7 @@ use rillm::model::gguf::GgmlType;
 use rillm::tensor::quant::packed::{self, Kind, packing::Packing};
 use rillm::tensor::quant::{FORMATS, Format};
 use rillm::tensor::{
-    Context, DType, Desc, DeviceOptions, HostTensor, Op, Rng, Shape, TargetRows, Tensor, WeightUpload, ops,
+    Context, DType, Desc, DeviceKind, DeviceOptions, HostTensor, Op, Rng, Shape, TargetRows, Tensor, WeightUpload, ops,
 };
 
 const ROWS: usize = 4;
@@ -76,17 +76,19 @@ fn dequantisation_on_the_gpu_is_that_of_gguf_to_the_bit() {
     }
 }
 
-/// Products of golden weights with activations against those in f64: one token, few, and many, on GPUs' kernels and on those for
-/// software adapters. With 8-bit activations, what these stand for is multiplied.
+/// Products of golden weights with activations against those in f64: one token, few, and many, on GPUs' kernels, on those for
+/// software adapters, and on the CPU. With 8-bit activations, what these stand for is multiplied.
 #[test]
 fn products_agree_with_float64() {
-    for software in [true, false] {
-        let options = DeviceOptions { software_kernels: Some(software), ..Default::default() };
+    let gpu = [true, false].map(|software| DeviceOptions { software_kernels: Some(software), ..Default::default() });
+    let cpu = DeviceOptions { kind: DeviceKind::Cpu, ..Default::default() };
+    for options in gpu.into_iter().chain([cpu]) {
         let context = adapter::context_with(&options);
         let mut rng = Rng(41);
         // Of other libraries' formats random blocks; folders hold what they stand for to the bit (`checkpoint::quantized` of the engine's tests).
         // Kernels differ in the groups by a number alone.
-        let others = packed::formats().filter(|format| format.block_size == 64).map(|format| {
+        let is_cpu = context.device().is_cpu();
+        let others = packed::formats().filter(|format| is_cpu || format.block_size == 64).map(|format| {
             let blocks = Rng(43).weight(format, ROWS, COLUMNS);
             let weights = blocks.to_f32().unwrap();
             (format, blocks, weights)
@@ -151,8 +153,14 @@ fn quant(packing: Packing, file: &[u8], [rows, columns]: [usize; 2], row: usize,
 /// A matrix that is larger than the staging buffer and lies in two parts, as one does that an adapter can't bind whole.
 #[test]
 fn packed_quants_arrive_whole_in_runs_parts_and_pieces() {
+    let cpu = DeviceOptions { kind: DeviceKind::Cpu, ..Default::default() };
+    for context in [adapter::context(true), adapter::context_with(&cpu)] {
+        packed_quants_arrive_whole(&context);
+    }
+}
+
+fn packed_quants_arrive_whole(context: &Context) {
     use Packing::*;
-    let context = adapter::context(true);
     let (rows, first_part) = (1024, 600);
     let mut rng = Rng(44);
     let rows_of = [Nibbles, HighNibbles, Bytes, UnsignedBytes, Stream2, Stream3, Stream5, Stream6];
@@ -178,11 +186,11 @@ fn packed_quants_arrive_whole_in_runs_parts_and_pieces() {
         for part in &parts {
             let of_rows = (part.skipped..part.skipped + part.rows)
                 .flat_map(|row| (0..columns / 32).map(move |group| scale(row, group).to_bits() | zero));
-            part.write_groups(&context, &of_rows.collect::<Vec<u32>>()).unwrap();
+            part.write_groups(context, &of_rows.collect::<Vec<u32>>()).unwrap();
         }
         let mut start = 0;
         let mut upload = |targets: Vec<TargetRows>, rows: usize| {
-            let mut upload = WeightUpload::packed(&context, packing, targets, rows, columns).unwrap();
+            let mut upload = WeightUpload::packed(context, packing, targets, rows, columns).unwrap();
             while upload.missing() > 0 {
                 let length = (1 + rng.below(3 << 20)).min(upload.missing() as usize);
                 upload.write(&file[start..start + length].to_vec()).unwrap();
@@ -202,7 +210,7 @@ fn packed_quants_arrive_whole_in_runs_parts_and_pieces() {
         for (weight, of_part) in weights.iter().zip([[0, 1, 599], [600, 777, 1023]]) {
             let first = of_part[0] as u32;
             let tokens = context.tensor(&HostTensor::u32(&[3], &of_part.map(|row| row as u32 - first))).unwrap();
-            let got = run(&context, &ops::Embedding { soa: false }, &[&tokens, weight]);
+            let got = run(context, &ops::Embedding { soa: false }, &[&tokens, weight]);
             for (row, got) in of_part.into_iter().zip(got.chunks_exact(columns)) {
                 let wrong = (0..columns).find(|column| {
                     let quant = quant(packing, &file, [rows, columns], row, *column);

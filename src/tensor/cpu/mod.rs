@@ -2,6 +2,7 @@
 
 pub(super) mod attention;
 pub(super) mod cache;
+mod groups;
 pub(super) mod linear;
 pub(super) mod rope;
 

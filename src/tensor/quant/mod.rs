@@ -288,20 +288,19 @@ impl Format {
         SoaLayout { arrays, bytes }
     }
 
-    /// The layout on a device: on the CPU that of a file. An error if the device does not take the format.
+    /// The layout on a device. On the CPU it is that of a file; formats of other libraries, which have no such file, are blocks with their words.
     pub fn layout_on(&self, rows: usize, columns: usize, capabilities: Option<&Capabilities>) -> Result<SoaLayout> {
         if !capabilities.is_some_and(|capabilities| capabilities.cpu) {
             return Ok(self.soa_layout(rows, columns));
         }
-        if self.gguf_type.is_none() {
-            bail!(
-                UnsupportedTensorType,
-                "the CPU does not take weights of {}; load them with the device 'gpu'",
-                self.name
-            );
-        }
-        let bytes = ((rows * self.row_bytes(columns)?) as u64).next_multiple_of(16);
+        let bytes = (self.bytes_on_cpu(rows, columns)? as u64).next_multiple_of(16);
         Ok(SoaLayout { arrays: vec![(0, bytes)], bytes })
+    }
+
+    /// Bytes of a matrix [rows, columns] on the CPU: its rows, and after them of each column the group, if the format asks for it.
+    pub(super) fn bytes_on_cpu(&self, rows: usize, columns: usize) -> Result<usize> {
+        let groups = if matches!(self.table, Table::Columns) { 2 * columns } else { 0 };
+        Ok(rows * self.row_bytes(columns)? + groups)
     }
 
     /// Dequantises whole blocks of a file. An error if `bytes` and `out` have different numbers of blocks.

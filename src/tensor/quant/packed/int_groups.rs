@@ -13,7 +13,7 @@ pub(super) fn scale_and_zero(word: u32) -> (f32, f32) {
 }
 
 /// Scale and summand of a group, of f16 or bf16.
-fn pair(word: u32, is_bf16: bool) -> (f32, f32) {
+pub(super) fn pair(word: u32, is_bf16: bool) -> (f32, f32) {
     let half =
         |bits: u32| if is_bf16 { f32::from_bits(bits << 16) } else { half::f16::from_bits(bits as u16).to_f32() };
     (half(word & 0xffff), half(word >> 16))

@@ -10,6 +10,8 @@ mod int_groups;
 mod ordered;
 pub mod packing;
 
+use int_groups::{pair, scale_and_zero};
+
 use super::Format;
 use crate::tensor::Rng;
 
@@ -56,6 +58,35 @@ fn all() -> impl Iterator<Item = (Kind, &'static Format)> {
     lists.into_iter().flatten().copied()
 }
 
+/// What the words of a format's groups hold; `None` if it is none of these.
+pub(in crate::tensor) fn kind_of(format: &Format) -> Option<Kind> {
+    all().find(|(_, other)| *other == format).map(|(kind, _)| kind)
+}
+
+/// The scale of a word, and what is added to the products of scale and quant.
+pub(in crate::tensor) fn scale_and_offset(kind: Kind) -> fn(u32) -> (f32, f32) {
+    match kind {
+        Kind::Int4 | Kind::Ordered4 => |word| {
+            let (scale, zero) = scale_and_zero(word);
+            (scale, -zero * scale)
+        },
+        Kind::Uint8 | Kind::Ordered8 => |word| {
+            let (scale, zero) = scale_and_zero(word);
+            (scale, (128.0 - zero) * scale)
+        },
+        Kind::Affine4F16 => |word| pair(word, false),
+        Kind::Affine4Bf16 => |word| pair(word, true),
+        Kind::Affine8F16 => |word| moved(pair(word, false)),
+        Kind::Affine8Bf16 => |word| moved(pair(word, true)),
+        Kind::Int8 | Kind::Fp8 | Kind::Nf4 | Kind::Fp4 => |word| (f32::from_bits(word), 0.0),
+    }
+}
+
+/// Of quants less 128.
+fn moved((scale, summand): (f32, f32)) -> (f32, f32) {
+    (scale, 128.0 * scale + summand)
+}
+
 /// Every format.
 pub fn formats() -> impl Iterator<Item = &'static Format> {
     all().map(|(_, format)| format)
@@ -99,7 +130,7 @@ fn word_of(block: &[u8]) -> (&[u8], u32) {
 }
 
 /// Nibble of weight `j` of a group: of each 32 the first 16 are in the low halves.
-fn nibble(quants: &[u8], j: usize) -> u8 {
+pub(in crate::tensor) fn nibble(quants: &[u8], j: usize) -> u8 {
     quants[j / 32 * 16 + j % 16] >> (j % 32 / 16 * 4) & 15
 }
 
