@@ -71,7 +71,7 @@ const STEPS = {
   // What is generated from the Rust structs; `npm run types` writes it.
   types: async () => {
     const [{ executable, folder }] = await libraryTests();
-    await run(executable, ['engine::api::typescript'], { cwd: folder, env: { ...process.env, CARGO_MANIFEST_DIR: folder } });
+    await run(executable, ['typescript'], { cwd: folder, env: { ...process.env, CARGO_MANIFEST_DIR: folder } });
   },
   native: (file, { othersEnded }) => nativeTests(file, othersEnded),
   package: () => build(),

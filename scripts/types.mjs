@@ -5,5 +5,5 @@ import { setup, toolsEnv } from './setup.mjs';
 
 await main(async () => {
   await setup({ browser: false, test: false });
-  await run('cargo', ['test', '--locked', '--lib', 'engine::api::typescript'], { env: toolsEnv({ RILLM_WRITE_TYPES: '1' }) });
+  await run('cargo', ['test', '--locked', '--lib', 'typescript'], { env: toolsEnv({ RILLM_WRITE_TYPES: '1' }) });
 });

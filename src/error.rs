@@ -106,6 +106,8 @@ codes! {
     UnknownAdapter = "unknown_adapter",
     /// A saved session is of another model, of the same one loaded with other options, or of adapters that are not loaded.
     SessionMismatch = "session_mismatch",
+    /// A checkpoint of a training is of other data, settings or another model.
+    CheckpointMismatch = "checkpoint_mismatch",
     /// A field of a request is missing, unknown or out of its range.
     InvalidRequest = "invalid_request",
     /// The prompt does not fit the context.

@@ -39,6 +39,7 @@ const sidebar = [
       guide('Tools', 'tools'),
       guide('Reasoning', 'reasoning'),
       guide('Adapters (LoRA)', 'adapters'),
+      guide('Training an adapter', 'training'),
       guide('Translations and summaries', 'translation'),
       guide('Embeddings, reranking, labels', 'embeddings'),
       guide('OpenAI and AI SDK clients', 'clients'),

@@ -1,6 +1,6 @@
 // What runs a model: the GPU where there is one, or else the CPU. It knows nothing of wasm, workers or loads.
 
-import { type ErrorCode, noWebGpu } from './errors.js';
+import { EngineError, type ErrorCode, noWebGpu } from './errors.js';
 import type { DeviceKind, DeviceReason, LoadOptions } from './generated/loading.js';
 import { isServer } from './node.js';
 
@@ -27,15 +27,36 @@ function isAuto({ device, forceFallbackAdapter = false }: DeviceOptions): boolea
   return (device ?? 'auto') === 'auto' && !forceFallbackAdapter;
 }
 
-/** Whether the GPU is no more than the first choice. Browsers forbid a service worker to import code later, which the CPU's module needs. */
+/** Browsers forbid a service worker to import code later, which the modules of the CPU and of training need. */
+const importsLater = () => !('ServiceWorkerGlobalScope' in globalThis);
+
+/** Whether the GPU is no more than the first choice. The CPU does not train. */
 export function mayBeCpu(options: DeviceOptions): boolean {
-  return isAuto(options) && !('ServiceWorkerGlobalScope' in globalThis);
+  return isAuto(options) && options.training !== true && importsLater();
 }
 
-type DeviceOptions = Pick<LoadOptions, 'powerPreference' | 'forceFallbackAdapter'> & { device?: DeviceKind | null | undefined };
+/** What is read of the options. */
+export type DeviceOptions = Pick<LoadOptions, 'powerPreference' | 'forceFallbackAdapter'> & {
+  device?: DeviceKind | null | undefined;
+  training?: boolean | undefined;
+};
+
+/** Refuses to train where that can't be. */
+function checkTraining({ device }: DeviceOptions): void {
+  if (device === 'cpu') {
+    throw new EngineError('invalid_request', "training needs a GPU: leave out device: 'cpu', or training: true");
+  }
+  if (!importsLater()) {
+    throw new EngineError(
+      'invalid_request',
+      'training: true does not work in a service worker, which may import no code later: load in a page',
+    );
+  }
+}
 
 export async function chooseDevice(options: DeviceOptions): Promise<ChosenDevice> {
   const { device, powerPreference } = options;
+  if (options.training === true) checkTraining(options);
   // Known before anything is fetched.
   if (device === 'gpu' && isServer() && globalThis.navigator?.gpu === undefined) throw noWebGpu();
   if (!isAuto(options)) return { kind: device === 'cpu' ? 'cpu' : 'gpu', reason: 'requested' };

@@ -28,6 +28,7 @@ import { type Sessions, sessionsOf } from './sessions/endpoint.js';
 import { shareModel, type SharedOptions } from './shared/share.js';
 import { type HostSource, resolveSource } from './source.js';
 import { CompletionStream } from './stream.js';
+import { type Training, trainingOf } from './train/endpoint.js';
 import { Tensor } from './engine_tensor.js';
 import type {
   AdapterOptions,
@@ -186,6 +187,14 @@ export class Engine {
    */
   readonly adapters: Adapters;
   /**
+   * Adapters (LoRA) that are trained here, beside the model's weights as they are. For an engine that was loaded with `training: true`.
+   *
+   * ```js
+   * const { losses } = await engine.train.lora({ data: chats, name: 'game', onProgress: console.log });
+   * ```
+   */
+  readonly train: Training;
+  /**
    * A `fetch` that answers as a server of OpenAI's API: `/v1/models`, `/v1/chat/completions`, `/v1/completions`, `/v1/embeddings`,
    * `/v1/responses`, and besides `/v1/rerank` and `/v1/classify`, whatever the origin. It is what clients of that API take for their option
    * `fetch`; nothing leaves the page. What goes wrong is an answer with a status and OpenAI's error body; an aborted signal rejects, as it does with the browser's `fetch`.
@@ -251,6 +260,9 @@ export class Engine {
     if (options.adapters !== undefined) {
       throw new EngineError('invalid_request', 'an engine that tabs share takes no adapters: load one with Engine.load()');
     }
+    if (options.training === true) {
+      throw new EngineError('invalid_request', 'an engine that tabs share trains nothing: train with one of Engine.load()');
+    }
     checkWorker(options.worker);
     const sharing = await shareModel(place, hostOptions, options, (report, ending) =>
       loadHost(place, hostOptions, { ...options, ...report, signal: ending }, false),
@@ -312,7 +324,7 @@ export class Engine {
   private constructor(
     host: LoadedHost,
     info: ModelInfo,
-    { onWarning }: Pick<LoadOptions, 'onWarning'>,
+    { onWarning, training = false }: Pick<LoadOptions, 'onWarning' | 'training'>,
     most = info.max_sequences,
     wasm?: EngineWasm,
   ) {
@@ -329,6 +341,7 @@ export class Engine {
     this.classify = { create: endpoints.classify };
     this.responses = { create: endpoints.responses, ...keptIn(this.#store, () => this.#check()) };
     this.adapters = adaptersOf({ host, wasm, check: () => this.#check() });
+    this.train = trainingOf({ host, canTrain: training, check: () => this.#check() });
     this.sessions = sessionsOf({
       store: this.#store,
       check: () => this.#check(),

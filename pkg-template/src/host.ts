@@ -25,10 +25,14 @@ import type {
   ScoreData,
   ScoreKind,
   TensorData,
+  TrainedData,
+  TrainingEventData,
 } from './protocol.js';
 import { grammarLoader } from './grammar.js';
 import { watchVisibility } from './page_visibility.js';
 import type { HostSource } from './source.js';
+import type { TrainingPlan } from './generated/training.js';
+import { planOf, trainedBy, trainedData } from './train/host.js';
 import type { EngineStats, Inspection, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
 import { keepTunings, keptTunings } from './tunings.js';
 import { loadWasm, type Wasm, type WasmEngine, type WasmLoadOptions, type WasmTensor } from './wasm.js';
@@ -411,6 +415,20 @@ export class EngineHost implements Host {
   async adapters(): Promise<LoadedAdapter[]> {
     const { wasm, engine } = this.#loaded();
     return wasm.guard(() => engine.adapters());
+  }
+
+  async planLora(training: object): Promise<TrainingPlan> {
+    const { wasm, engine } = this.#loaded();
+    return this.#ask(wasm, () => planOf(engine, training));
+  }
+
+  async trainLora(
+    training: object,
+    checkpoint: Blob | undefined,
+    onEvent: (event: TrainingEventData) => void,
+    signal?: AbortSignal,
+  ): Promise<TrainedData> {
+    return trainedData(await this.#stoppable(signal, (engine, stopped) => trainedBy(engine, training, checkpoint, onEvent, stopped)));
   }
 
   async dispose(): Promise<void> {

@@ -28,6 +28,7 @@ export {
 } from './models.js';
 export type { InputItemsQuery, Responses } from './responses/endpoint.js';
 export type { Sessions } from './sessions/endpoint.js';
+export type { Checkpoints, Training } from './train/endpoint.js';
 export type { ModelState } from './engine_pool.js';
 export { EngineError, ERROR_CODES, type ErrorCode } from './errors.js';
 export type { Recommendation, RecommendOptions } from './recommend.js';

@@ -84,13 +84,16 @@ export const LOAD: Checks<LoadOptions> = {
   signal: abortSignal,
   draft: anything,
   adapters: anything,
+  training: truth,
   worker: anything,
   wasmUrl: address,
   cpuWasmUrl: address,
   grammarWasmUrl: address,
+  trainingWasmUrl: address,
   wasmModule: anything,
   cpuWasmModule: anything,
   grammarWasmModule: anything,
+  trainingWasmModule: anything,
 };
 
 /** Of `adapters.load`. */

@@ -13,7 +13,7 @@ const LOSSES = 2;
 /** How often a browser is asked in vain for a GPU that was lost: it may be starting its GPU process again. */
 const REFUSALS = 3;
 
-type Options = Pick<LoadOptions, 'device' | 'forceFallbackAdapter' | 'signal'>;
+type Options = Pick<LoadOptions, 'device' | 'forceFallbackAdapter' | 'signal' | 'training'>;
 
 /** What a host is asked to load, on this device. */
 export async function onDevice(host: HostLoadOptions, options: Options, { kind, reason }: ChosenDevice): Promise<HostLoadOptions> {

@@ -77,6 +77,11 @@ export interface LoadOptions extends LoadData, CacheOptions {
    */
   adapters?: readonly AdapterSource[] | undefined;
   /**
+   * Load the WebAssembly module that can train adapters too (`engine.train`), in place of the engine's. It needs a GPU, which may be a software
+   * adapter, and is not for `Engine.shared`. Default: false.
+   */
+  training?: boolean | undefined;
+  /**
    * Run in a dedicated worker, so that the page never stutters. Default: where there are any, which shared and service workers may lack; `true`
    * insists on one. A function makes the worker, where a bundler or a policy wants
    * it made in a certain way: `() => new Worker(new URL('rillm/worker', import.meta.url), {type: 'module'})`.
@@ -88,12 +93,16 @@ export interface LoadOptions extends LoadData, CacheOptions {
   cpuWasmUrl?: string | URL | undefined;
   /** Where rillm_grammar_bg.wasm is served, if not beside the package's JavaScript. It is fetched when a request first asks for structured output. */
   grammarWasmUrl?: string | URL | undefined;
+  /** Where rillm_train_bg.wasm is served, if not beside the package's JavaScript. It is fetched with `training: true`, in place of rillm_bg.wasm. */
+  trainingWasmUrl?: string | URL | undefined;
   /** The module rillm_bg.wasm itself, in place of `wasmUrl`: its address, a Response, its bytes, or a compiled `WebAssembly.Module`. */
   wasmModule?: WasmSource | undefined;
   /** The same of rillm_cpu_bg.wasm, in place of `cpuWasmUrl`. */
   cpuWasmModule?: WasmSource | undefined;
   /** The same of rillm_grammar_bg.wasm, in place of `grammarWasmUrl`. */
   grammarWasmModule?: WasmSource | undefined;
+  /** The same of rillm_train_bg.wasm, in place of `trainingWasmUrl`. */
+  trainingWasmModule?: WasmSource | undefined;
 }
 
 /** Counters since the engine was loaded. The difference of two readings tells what happened between them. */

@@ -17,6 +17,7 @@ import { hubOptions, LOAD, loadOptions, modelsOptions } from './load_options.js'
 import { filesOf, loadServices, modelName, persist, reporter } from './load_services.js';
 import { keptSessionBytes } from './sessions/files.js';
 import { resolveSource, resolveUrl } from './source.js';
+import { keptCheckpointBytes } from './train/files.js';
 import { forgetTunings, keepTunings, keptTunings } from './tunings.js';
 import type { CacheOptions, FileEvent, HubOptions, LoadOptions, LoadProgress, ModelSource } from './types.js';
 import { chooseDevice } from './device_choice.js';
@@ -68,6 +69,8 @@ export interface ModelsUsage {
   tuning_bytes: number;
   /** Of the sessions that are kept by name, whatever the option `cache` says. */
   session_bytes: number;
+  /** Of the checkpoints of trainings, likewise. */
+  checkpoint_bytes: number;
   /** Bytes that the whole site uses and may use, as `navigator.storage.estimate` says; undefined where it does not. */
   site_bytes: number | undefined;
   /** Bytes that the whole site may use. */
@@ -240,6 +243,7 @@ async function usage(options?: ModelsOptions): Promise<ModelsUsage> {
     bytes: [...bytes.values()].reduce((sum, bytes) => sum + bytes, 0),
     tuning_bytes: (await keptTunings())?.length ?? 0,
     session_bytes: await keptSessionBytes(),
+    checkpoint_bytes: await keptCheckpointBytes(),
     site_bytes: estimate?.usage,
     quota_bytes: estimate?.quota,
     persisted: (await navigator.storage?.persisted?.().catch(() => false)) ?? false,

@@ -10,6 +10,8 @@ import type { ProcessorCall } from './logits_processor.js';
 import type { Chunk, Classification, Ranking } from './generated/answers.js';
 import type { DeviceReason, LoadedAdapter, LoadOptions as LoadData, MemoryPressure } from './generated/loading.js';
 import type { Session } from './generated/sessions.js';
+import type { HeldOutLoss, TrainingPlan } from './generated/training.js';
+import type { TrainingEvent } from './train/types.js';
 import type { EmbeddingUsage, EngineStats, Inspection, KernelUse, LoadProgress, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
 import type { EngineWasm, SentWasm } from './wasm_source.js';
 import type { FromLiving, ToLiving } from './worker_life.js';
@@ -93,6 +95,20 @@ export interface AttachedSession extends Session {
   attachment?: unknown;
 }
 
+/** What a training tells; a checkpoint comes with its bytes. */
+export type TrainingEventData =
+  | Exclude<TrainingEvent, { type: 'checkpoint' }>
+  | { type: 'checkpoint'; step: number; bytes: Uint8Array<ArrayBuffer> };
+
+/** What was learnt. An error stands in place of what there is not. */
+export interface TrainedData {
+  adapter: LoadedAdapter | ErrorData;
+  losses: number[];
+  heldOut: HeldOutLoss[];
+  gguf: Blob;
+  peft: { name: string; data: Blob }[] | ErrorData;
+}
+
 /** The calls that are one question and one answer. Each name is a message of its own to the worker. */
 export interface HostCalls {
   tokenize(text: string, options: TokenizeOptions): Promise<Uint32Array>;
@@ -116,6 +132,7 @@ export interface HostCalls {
   setAdapterScale(name: string, scale: number): Promise<void>;
   unloadAdapter(name: string): Promise<void>;
   adapters(): Promise<LoadedAdapter[]>;
+  planLora(training: object): Promise<TrainingPlan>;
   dispose(): Promise<void>;
 }
 
@@ -132,6 +149,13 @@ export interface LoadedHost extends HostCalls {
   restoreSession(session: Blob, signal?: AbortSignal): Promise<AttachedSession>;
   /** One at a time. The signal ends it, and the engine stays as it was. */
   loadAdapter(source: HostSource, data: AdapterData, services: LoadServices, signal?: AbortSignal): Promise<LoadedAdapter>;
+  /** Goes on from a checkpoint, if there is one. The signal ends it, and the engine stays as it was. */
+  trainLora(
+    training: object,
+    checkpoint: Blob | undefined,
+    onEvent: (event: TrainingEventData) => void,
+    signal?: AbortSignal,
+  ): Promise<TrainedData>;
   /** Resolves when it answers nothing any more, with the reason. */
   readonly ended?: Promise<EngineError>;
   /** The GPUDevice, where it belongs to this thread. */
@@ -178,6 +202,8 @@ export type ToWorker =
   | { type: 'load' | 'inspect' | 'download'; id: number; source: SentSource; draft?: SentSource; options: Omit<HostLoadOptions, 'draft'> }
   /** Ended by `abort`, as calls are. */
   | { type: 'adapter'; id: number; source: SentSource; data: AdapterData }
+  /** Likewise; tells of `training` meanwhile. */
+  | { type: 'train'; id: number; training: object; checkpoint?: Blob }
   /** What a source of the application's read, in answer to `read`; it belongs to the worker. */
   | { type: 'bytes'; id: number; bytes: Uint8Array }
   | { type: 'unread'; id: number; error: ErrorData }
@@ -206,6 +232,7 @@ export type FromWorker =
   | FromLiving
   | { type: 'progress'; id: number; progress: LoadProgress }
   | { type: 'event'; id: number; event: FileEvent }
+  | { type: 'training'; id: number; event: TrainingEventData }
   | { type: 'memory'; event: MemoryPressure }
   /** Asks the application's store. */
   | { type: 'store'; id: number; method: 'get' | 'delete'; key: string }

@@ -22,7 +22,7 @@ export interface Guarded {
  * files, a trap of any of the package counts.
  */
 function isIn(name: string, stack: string): boolean {
-  const named = stack.match(/rillm(_cpu|_grammar|_tensor)?(?=_bg|\.js)/g);
+  const named = stack.match(/rillm(_cpu|_grammar|_tensor|_train)?(?=_bg|\.js)/g);
   return named === null ? stack.includes('rillm') : named.includes(name);
 }
 
@@ -31,7 +31,7 @@ function isIn(name: string, stack: string): boolean {
  * Inside an async function of Rust the trap surfaces as an uncaught error of the thread, never as a rejection: without the
  * listener below its promise would stay open forever.
  */
-export function guardedAgainstTraps(name: 'rillm' | 'rillm_cpu' | 'rillm_tensor', advice: string): Guarded {
+export function guardedAgainstTraps(name: 'rillm' | 'rillm_cpu' | 'rillm_tensor' | 'rillm_train', advice: string): Guarded {
   let trapped: EngineError | undefined;
   const pending = new Set<(error: EngineError) => void>();
   const listeners = new Set<(error: EngineError) => void>();

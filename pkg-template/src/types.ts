@@ -10,4 +10,5 @@ export type * from './responses/types.js';
 export type * from './sampling.js';
 export type * from './sessions/types.js';
 export type { NamedSchema, ResponseFormat, StructuredOutputs } from './structured.js';
+export type * from './train/types.js';
 export type { CacheStats, Flushes, GpuStats, KernelTime } from './stats.js';

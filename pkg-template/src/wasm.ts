@@ -1,13 +1,14 @@
-// The only file that touches the engine's generated glue, of which there are two: for the GPU and for the CPU. It gives the glue's classes their
+// The only file that touches the engine's generated glue, of which there are three: for the GPU, for the CPU, and with what trains. It gives the glue's classes their
 // types and loads each wasm once per thread; it knows nothing of workers, queues or OpenAI's shapes.
 
 import * as gpuGlue from './wasm/rillm.js';
 import { compileWasm, wasmLoader } from './compile_wasm.js';
 import type { LoadedAdapter, LoadOptions as LoadData, MemoryPressure } from './generated/loading.js';
-import type { AttachedSession, Chunk, EmbeddingsData, ReplayData, ScoreData, ScoreKind } from './protocol.js';
+import type { AttachedSession, Chunk, EmbeddingsData, ReplayData, ScoreData, ScoreKind, TrainingEventData } from './protocol.js';
 import type { OpenedFile } from './files/remote_files.js';
 import type { RemoteRequest } from './files/http.js';
 import type { Progress } from './generated/loading.js';
+import type { HeldOutLoss, TrainingPlan } from './generated/training.js';
 import type { RetryPolicy } from './files/attempts.js';
 import type { HostSource } from './source.js';
 import { guardedAgainstTraps, type Guarded, renewal } from './traps.js';
@@ -107,8 +108,28 @@ export interface WasmEngine {
   setAdapterScale(name: string, scale: number): void;
   unloadAdapter(name: string): void;
   adapters(): LoadedAdapter[];
+  /** Only where the module has what trains. */
+  planLora?(training: object): TrainingPlan;
+  /** `onEvent` gets the bytes of a checkpoint beside its event. When `stopped` resolves, the rest is left undone, and it rejects with `aborted`. */
+  trainLora?(
+    training: object,
+    checkpoint: Blob | undefined,
+    onEvent: (event: TrainingEventData, bytes: Uint8Array<ArrayBuffer> | undefined) => void,
+    stopped: Promise<void>,
+  ): Promise<WasmTrained>;
   dispose(): void;
   free(): void;
+}
+
+/** What was learnt. An error stands in place of what there is not. */
+export interface WasmTrained {
+  adapter?: LoadedAdapter;
+  unloaded?: Error;
+  losses: number[];
+  heldOut: HeldOutLoss[];
+  gguf: Uint8Array<ArrayBuffer>;
+  peft?: [name: string, bytes: Uint8Array<ArrayBuffer>][];
+  unsaved?: Error;
 }
 
 interface Glue {
@@ -129,7 +150,7 @@ export interface Wasm extends Glue, Guarded {
   memoryBytes(): number;
 }
 
-type Name = 'rillm' | 'rillm_cpu';
+type Name = 'rillm' | 'rillm_cpu' | 'rillm_train';
 
 /** What the generated glue exports besides. */
 interface Generated {
@@ -146,7 +167,13 @@ function instance(name: Name, glue: Glue & Generated): Wasm {
 }
 
 /** Fetches and compiles a wasm on the first call, and makes a new instance after a trap. `own` is its address beside the package. */
-function loaderOf(name: Name, [urlName, moduleName]: readonly [string, string], own: () => URL, glueOf: () => Promise<unknown>) {
+function loaderOf(
+  name: Name,
+  [urlName, moduleName]: readonly [string, string],
+  own: () => URL,
+  glueOf: () => Promise<unknown>,
+  mark = 'wasmengine_load',
+) {
   const advice =
     "check that the file is served and that the content security policy allows 'wasm-unsafe-eval', or hand it in with the option " +
     `${urlName} or ${moduleName}`;
@@ -154,7 +181,7 @@ function loaderOf(name: Name, [urlName, moduleName]: readonly [string, string], 
   return wasmLoader(
     { file: `${name}_bg.wasm`, option: moduleName, advice },
     async (source, policy): Promise<Wasm> => {
-      const [module, loaded] = await Promise.all([compileWasm(source ?? own(), 'wasmengine_load', policy), glueOf()]);
+      const [module, loaded] = await Promise.all([compileWasm(source ?? own(), mark, policy), glueOf()]);
       glue = loaded as Glue & Generated;
       await glue.default({ module_or_path: module });
       return instance(name, glue);
@@ -180,7 +207,22 @@ const loadCpu = loaderOf(
   () => import('./wasm/rillm_cpu.js'),
 );
 
-/** The engine of this thread for a device. */
-export function loadWasm({ device, from }: EngineWasm = { device: 'gpu' }, policy?: RetryPolicy): Promise<Wasm> {
-  return device === 'cpu' ? loadCpu(from, policy) : loadGpu(from, policy);
+const loadTraining = loaderOf(
+  'rillm_train',
+  ['trainingWasmUrl', 'trainingWasmModule'],
+  () => new URL('./wasm/rillm_train_bg.wasm', import.meta.url),
+  () => import('./wasm/rillm_train.js'),
+  'wasmengine_trainLora',
+);
+
+/** The engine of this thread, of one build. */
+export function loadWasm({ build, from }: EngineWasm = { build: 'gpu' }, policy?: RetryPolicy): Promise<Wasm> {
+  switch (build) {
+    case 'cpu':
+      return loadCpu(from, policy);
+    case 'train':
+      return loadTraining(from, policy);
+    default:
+      return loadGpu(from, policy);
+  }
 }

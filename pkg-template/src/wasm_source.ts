@@ -21,14 +21,25 @@ export interface WasmOptions {
 
 /** Which of the engine's modules, and where it comes from if that is not beside the package. */
 export interface EngineWasm {
-  device: 'gpu' | 'cpu';
+  build: EngineBuild;
   from?: SentWasm;
 }
 
-/** The engine's module for a device. */
+/** The engine on a GPU, on the CPU, and on a GPU with what trains. */
+export type EngineBuild = 'gpu' | 'cpu' | 'train';
+
+const OPTIONS: Record<EngineBuild, readonly [url: string, module: string]> = {
+  gpu: ['wasmUrl', 'wasmModule'],
+  cpu: ['cpuWasmUrl', 'cpuWasmModule'],
+  train: ['trainingWasmUrl', 'trainingWasmModule'],
+};
+
+/** The engine's module for a device, with what trains if the options ask for it. */
 export async function engineWasm(options: object, device: 'gpu' | 'cpu', signal?: AbortSignal): Promise<EngineWasm> {
-  const from = await sentWasm(options, signal, device === 'cpu' ? ['cpuWasmUrl', 'cpuWasmModule'] : ['wasmUrl', 'wasmModule']);
-  return { device, ...(from === undefined ? {} : { from }) };
+  const { training } = options as { training?: unknown };
+  const build = device === 'gpu' && training === true ? 'train' : device;
+  const from = await sentWasm(options, signal, OPTIONS[build]);
+  return { build, ...(from === undefined ? {} : { from }) };
 }
 
 const WANTED = 'a URL, a Response, an ArrayBuffer, a typed array or a WebAssembly.Module';

@@ -5,7 +5,7 @@ import { type EngineError, errorData, toEngineError } from './errors.js';
 import { EngineHost } from './host.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type { FromWorker, Generation, RemoteSource, SentSource, ToWorker } from './protocol.js';
-import type { LoadServices } from './protocol.js';
+import type { LoadServices, TrainingEventData } from './protocol.js';
 import { serveChunks } from './files/chunk_reader.js';
 import { serveDigester } from './files/port_digester.js';
 import type { ModelStore } from './files/store.js';
@@ -174,6 +174,18 @@ async function loadAdapter({ id, source, data }: ToWorker & { type: 'adapter' })
   }
 }
 
+async function train({ id, training, checkpoint }: ToWorker & { type: 'train' }): Promise<unknown> {
+  const controller = new AbortController();
+  calls.set(id, controller);
+  const tell = (event: TrainingEventData) =>
+    scope.postMessage({ type: 'training', id, event }, event.type === 'checkpoint' ? [event.bytes.buffer] : []);
+  try {
+    return await host.trainLora(training, checkpoint, tell, controller.signal);
+  } finally {
+    calls.delete(id);
+  }
+}
+
 scope.addEventListener('message', ({ data }) => {
   // An application that made the worker may send it something as well.
   switch (data?.type) {
@@ -199,6 +211,9 @@ scope.addEventListener('message', ({ data }) => {
       break;
     case 'adapter':
       void answer(data.id, () => loadAdapter(data));
+      break;
+    case 'train':
+      void answer(data.id, () => train(data));
       break;
     case 'digest': {
       const { of, port, wasm } = data;

@@ -5,6 +5,7 @@ import { ChunkQueue, RUN_AHEAD_CHUNKS } from './chunk_queue.js';
 import { abortError, EngineError, errorData, textOf, toEngineError, workerLost } from './errors.js';
 import type { Digested } from './files/digester.js';
 import type { LoadedAdapter } from './generated/loading.js';
+import type { TrainingPlan } from './generated/training.js';
 import type { ProcessorCall } from './logits_processor.js';
 import type {
   AdapterData,
@@ -24,6 +25,8 @@ import type {
   SentSource,
   TensorData,
   ToWorker,
+  TrainedData,
+  TrainingEventData,
 } from './protocol.js';
 import { watchVisibility } from './page_visibility.js';
 import type { HostSource } from './source.js';
@@ -45,7 +48,12 @@ interface OpenCall {
   reject(error: EngineError): void;
   /** Of a load, a download or an inspection. */
   services?: LoadServices;
+  /** Of a training. */
+  onTraining?: (event: TrainingEventData) => void;
 }
+
+/** Who hears what an open call tells. */
+type Heard = Pick<OpenCall, 'services' | 'onTraining'>;
 
 export class WorkerHost implements Host {
   readonly ended: Promise<EngineError>;
@@ -132,7 +140,7 @@ export class WorkerHost implements Host {
     try {
       const { draft, ...data } = options;
       const sent = { source: this.#send(source), ...(draft === undefined ? {} : { draft: this.#send(draft) }) };
-      return await this.#ask<T>((id) => ({ type, id, ...sent, options: data }), services);
+      return await this.#ask<T>((id) => ({ type, id, ...sent, options: data }), { services });
     } finally {
       signal?.removeEventListener('abort', abort);
       this.#services = undefined;
@@ -280,7 +288,7 @@ export class WorkerHost implements Host {
   async loadAdapter(source: HostSource, data: AdapterData, services: LoadServices, signal?: AbortSignal): Promise<LoadedAdapter> {
     this.#services = services;
     try {
-      return await this.#ending<LoadedAdapter>(signal, (id) => ({ type: 'adapter', id, source: this.#send(source), data }), services);
+      return await this.#ending<LoadedAdapter>(signal, (id) => ({ type: 'adapter', id, source: this.#send(source), data }), { services });
     } finally {
       this.#services = undefined;
       this.#digesters.end();
@@ -298,6 +306,20 @@ export class WorkerHost implements Host {
 
   adapters(): Promise<LoadedAdapter[]> {
     return this.#call('adapters');
+  }
+
+  planLora(training: object): Promise<TrainingPlan> {
+    return this.#call('planLora', training);
+  }
+
+  trainLora(
+    training: object,
+    checkpoint: Blob | undefined,
+    onTraining: (event: TrainingEventData) => void,
+    signal?: AbortSignal,
+  ): Promise<TrainedData> {
+    const message = (id: number) => ({ type: 'train', id, training, ...(checkpoint === undefined ? {} : { checkpoint }) }) as const;
+    return this.#ending<TrainedData>(signal, message, { onTraining });
   }
 
   async dispose(): Promise<void> {
@@ -336,12 +358,12 @@ export class WorkerHost implements Host {
   }
 
   /** Something that the signal ends over there. */
-  async #ending<T>(signal: AbortSignal | undefined, message: (id: number) => ToWorker, services?: LoadServices): Promise<T> {
+  async #ending<T>(signal: AbortSignal | undefined, message: (id: number) => ToWorker, heard?: Heard): Promise<T> {
     let abort = () => {};
     const answer = this.#ask<T>((id) => {
       abort = () => this.#post({ type: 'abort', id });
       return message(id);
-    }, services);
+    }, heard);
     if (signal?.aborted) abort();
     signal?.addEventListener('abort', abort, { once: true });
     try {
@@ -351,15 +373,14 @@ export class WorkerHost implements Host {
     }
   }
 
-  #ask<T>(message: (id: number) => ToWorker, services?: LoadServices): Promise<T> {
+  #ask<T>(message: (id: number) => ToWorker, heard: Heard = {}): Promise<T> {
     return new Promise((resolve, reject) => {
       if (this.#gone !== undefined) {
         reject(this.#gone);
         return;
       }
       const id = this.#nextId++;
-      const call: OpenCall = { resolve: resolve as (value: unknown) => void, reject };
-      if (services !== undefined) call.services = services;
+      const call: OpenCall = { ...heard, resolve: resolve as (value: unknown) => void, reject };
       this.#calls.set(id, call);
       try {
         this.#post(message(id));
@@ -412,6 +433,9 @@ export class WorkerHost implements Host {
         break;
       case 'event':
         call?.services?.onEvent(message.event);
+        break;
+      case 'training':
+        call?.onTraining?.(message.event);
         break;
       case 'result':
         this.#calls.delete(id);

@@ -65,6 +65,7 @@ export const WASM = {
       SIMD_RUSTC,
     ],
   },
+  train: { name: 'rillm_train', crate: 'rillm', features: ['engine', 'train'], sources: () => files(join(root, 'src')) },
   engine: { name: 'rillm', crate: 'rillm', features: ['engine'], sources: () => files(join(root, 'src')) },
 };
 const MANIFESTS = [

@@ -31,6 +31,8 @@ export function expectedFiles(names) {
     'dist/wasm/rillm_grammar_bg.wasm',
     'dist/wasm/rillm_tensor.js',
     'dist/wasm/rillm_tensor_bg.wasm',
+    'dist/wasm/rillm_train.js',
+    'dist/wasm/rillm_train_bg.wasm',
   ];
 }
 

@@ -238,6 +238,11 @@ impl Engine {
         Ok(&self.0.decoder()?.transformer)
     }
 
+    /// Of its weights and the rope: other models, also of the same kind, have another one.
+    pub fn fingerprint(&self) -> Result<u64> {
+        Ok(self.transformer()?.fingerprint())
+    }
+
     /// What runs it, for whoever shares its GPU.
     pub fn context(&self) -> &Context {
         &self.0.context

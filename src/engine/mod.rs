@@ -30,6 +30,8 @@ pub use api::request;
 pub use api::request::{ClassifyRequest, EmbeddingRequest, Input, RerankRequest};
 pub use api::scores::{Classification, ClassifiedText, RankedDocument, Ranking};
 pub use api::session::{Session, SessionModel};
+#[cfg(test)]
+pub(crate) use api::typescript;
 pub use engine::{Engine, EngineStats, EngineTensor};
 pub use generation::Generation;
 pub use load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, Progress, Warning};

@@ -14,6 +14,7 @@ const CHAT_FIELDS: [&str; 3] = ["messages", "tools", "chat_template_kwargs"];
 /// than `longest` tokens. A chat is one example, or one for each answer if the template writes earlier answers otherwise than the last.
 pub(super) fn examples(engine: &Engine, name: &str, data: &[Value], longest: usize) -> Result<Vec<Example>> {
     let mut all = Vec::new();
+    let vocabulary = engine.transformer()?.config().vocab_size;
     for (index, item) in data.iter().enumerate() {
         let place = format!("{name}[{index}]");
         let found = match item {
@@ -26,6 +27,7 @@ pub(super) fn examples(engine: &Engine, name: &str, data: &[Value], longest: usi
             _ => Err(unknown(item)),
         };
         let found = found.map_err(|error| error.context(&place))?;
+        found.iter().try_for_each(|example| example.check(vocabulary)).map_err(|error| error.context(&place))?;
         if let Some(example) = found.iter().find(|example| example.ids.len() > longest) {
             bail!(
                 ContextLengthExceeded,

@@ -45,19 +45,19 @@ impl Example {
     }
 }
 
-impl Forward {
-    /// The tokens whose logits are computed at once.
-    pub fn piece(&self) -> usize {
-        (PIECE_BYTES / 4 / self.decoder.config.vocab_size).max(1)
-    }
+/// The tokens whose logits are computed at once.
+pub(super) fn piece(vocab_size: usize) -> usize {
+    (PIECE_BYTES / 4 / vocab_size).max(1)
+}
 
+impl Forward {
     /// The cross entropy of the tokens that count, added up, times `factor`; a number without dimensions. Logits are computed for those tokens alone,
     /// piece by piece, and again on the way back.
     pub fn loss(self: &Rc<Self>, Example { ids, counts }: &Example, factor: f64) -> Result<Array> {
         let hidden = self.hidden(ids)?;
         // The state after a token predicts the next one.
         let learnt: Vec<usize> = (1..ids.len()).filter(|place| counts[*place]).collect();
-        let piece = self.piece();
+        let piece = piece(self.decoder.config.vocab_size);
         let words =
             |numbers: Vec<u32>| self.library.array(&[numbers.len()], DType::I32, bytemuck::cast_slice(&numbers));
         let mut sum: Option<Array> = None;

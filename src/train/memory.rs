@@ -2,10 +2,12 @@
 
 use serde::Serialize;
 
+use super::loss::{Example, piece};
 use crate::model::DenseDecoder;
 
 /// Bytes on the GPU besides the model's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub struct TrainingMemory {
     /// A and B in f32.
@@ -24,8 +26,19 @@ impl TrainingMemory {
         self.parameters + self.optimizer + self.gradients + self.activations
     }
 
+    /// For `parameters` numbers in A and B, and these examples.
+    pub(super) fn of_examples<'e>(
+        decoder: &DenseDecoder,
+        parameters: u64,
+        examples: impl Iterator<Item = &'e Example>,
+    ) -> Self {
+        let longest = examples.map(|example| example.ids.len()).max().unwrap_or(0);
+        let piece = piece(decoder.config.vocab_size);
+        Self::of(decoder, parameters, longest as u64, piece as u64)
+    }
+
     /// For `parameters` numbers in A and B, and a longest example of `tokens` tokens, of which `piece` at most go through the head at once.
-    pub(super) fn of(decoder: &DenseDecoder, parameters: u64, tokens: u64, piece: u64) -> Self {
+    fn of(decoder: &DenseDecoder, parameters: u64, tokens: u64, piece: u64) -> Self {
         let config = &decoder.config;
         let n_embd = config.n_embd as u64;
         // The residual stream between layers, and what one layer makes of it: the factors are how many arrays of a size live at once.

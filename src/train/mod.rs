@@ -5,7 +5,10 @@
 //! run by the model's kernels, and back by `mat_mul_backward`. Layers are computed again on the way back, so that only the residual stream
 //! between them is kept.
 
+mod api;
+mod checkpoint;
 mod data;
+mod design;
 mod forward;
 mod frozen;
 mod lora;
@@ -16,8 +19,14 @@ mod optimizer;
 mod schedule;
 mod targets;
 mod trainer;
+#[cfg(test)]
+mod typescript;
 
-pub use lora::{HeldOut, LoraTraining, TrainedLora, TrainingEvent, TrainingPlan, TrainingStep, train_lora};
+pub use api::{
+    CheckpointOptions, HeldOut, HeldOutLoss, LoraTraining, TrainingCheckpoint, TrainingEvent, TrainingPlan,
+    TrainingStep,
+};
+pub use lora::{TrainedLora, plan_lora, train_lora};
 pub use loss::Example;
 pub use memory::TrainingMemory;
 pub use optimizer::AdamWOptions;

@@ -3,7 +3,7 @@
 use crate::array::{Array, Binary, DType, Library, Reduce, Scalar, Unary};
 use crate::error::Result;
 use crate::tensor::ops::AdamW;
-use crate::tensor::{Desc, Shape, Tensor};
+use crate::tensor::{Context, Desc, HostTensor, Shape, Tensor};
 
 /// The settings of AdamW.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,6 +44,25 @@ impl Optimizer {
         let zeros = |array: &Array| library.context().zeros(Desc::f32(array.dims()));
         let means = parameters.map(|array| Ok([zeros(array)?, zeros(array)?])).collect::<Result<_>>()?;
         Ok(Self { options, steps: 0, means })
+    }
+
+    /// What it remembers of each parameter.
+    pub fn means(&self) -> impl Iterator<Item = &[Tensor; 2]> {
+        self.means.iter()
+    }
+
+    /// Goes on from what `means` had of a parameter.
+    pub fn restore(&mut self, context: &Context, index: usize, dims: &[usize], values: [&[f32]; 2]) -> Result<()> {
+        let Some(means) = self.means.get_mut(index) else { bail!(Internal, "an optimizer without parameter {index}") };
+        for (mean, values) in means.iter_mut().zip(values) {
+            *mean = context.tensor(&HostTensor::f32(dims, values))?;
+        }
+        Ok(())
+    }
+
+    /// The steps that were made.
+    pub fn set_steps(&mut self, steps: u32) {
+        self.steps = steps;
     }
 
     /// A step with the gradients that the parameters have, which have none after it. Returns the norm of all of them together.

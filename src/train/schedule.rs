@@ -2,10 +2,11 @@
 
 use std::f64::consts::PI;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How the learning rate goes on after it has risen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
     /// It stays.

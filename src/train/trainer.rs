@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::design::Design;
 use super::forward::Forward;
 use super::loss::Example;
 use super::low_rank::LowRank;
@@ -12,6 +13,10 @@ use crate::array::{Array, Library};
 use crate::error::Result;
 use crate::model::Transformer;
 use crate::model::adapters::{AdapterValues, PairValues};
+use crate::tensor::{Context, Tensor};
+
+/// So many bytes are read from the GPU at once.
+const READ_BYTES: u64 = 64 << 20;
 
 /// What is trained.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,26 +61,20 @@ impl Trainer {
     /// Begins with an adapter that changes nothing. The model's weights are shared with it and stay as they are. A model that training does not
     /// support, wrong settings and a GPU without room end in an error before anything is computed.
     pub async fn new(transformer: &Transformer, options: &LoraOptions) -> Result<Self> {
-        let LoraOptions { rank, alpha, ref targets, seed, optimizer } = *options;
-        if rank == 0 {
-            bail!(OutOfRange, "rank is 0, wanted 1 or more");
-        }
-        if !(alpha.is_finite() && alpha != 0.0) {
-            bail!(OutOfRange, "alpha is {alpha}, wanted a finite number other than 0");
-        }
-        if transformer.context().device().is_cpu() {
-            bail!(InvalidRequest, "training needs a GPU, and the model runs on the CPU; load it with a GPU");
-        }
-        let decoder = transformer.dense_decoder()?;
-        let targets = targets.of(&decoder)?;
-        let library = Library::new(transformer.context().clone());
+        Self::begin(Design::new(transformer, options)?).await
+    }
+
+    /// The same for what was designed before.
+    pub(super) async fn begin(design: Design) -> Result<Self> {
+        let library = Library::new(design.context.clone());
+        let LoraOptions { rank, alpha, seed, optimizer, .. } = design.options;
         let made = || {
-            let low_rank = LowRank::new(&library, (rank, alpha, seed), targets.iter().copied())?;
+            let low_rank = LowRank::new(&library, (rank, alpha, seed), design.targets()?.into_iter())?;
             let optimizer = Optimizer::new(&library, optimizer, low_rank.parameters())?;
             Ok((low_rank, optimizer))
         };
-        let (low_rank, optimizer) = transformer.context().device().attempt("the training", made).await?;
-        let forward = Rc::new(Forward::new(&library, decoder, low_rank)?);
+        let (low_rank, optimizer) = design.context.device().attempt("the training", made).await?;
+        let forward = Rc::new(Forward::new(&library, design.decoder, low_rank)?);
         Ok(Self { library, rank, alpha, forward, optimizer })
     }
 
@@ -86,9 +85,7 @@ impl Trainer {
 
     /// The GPU memory that learning these examples takes, about.
     pub fn memory<'e>(&self, examples: impl Iterator<Item = &'e Example>) -> TrainingMemory {
-        let longest = examples.map(|example| example.ids.len()).max().unwrap_or(0);
-        let piece = self.forward.piece();
-        TrainingMemory::of(&self.forward.decoder, self.parameters(), longest as u64, piece as u64)
+        TrainingMemory::of_examples(&self.forward.decoder, self.parameters(), examples)
     }
 
     /// Goes on from other numbers: of an adapter with the same targets and rank. What the optimizer remembers stays.
@@ -104,6 +101,37 @@ impl Trainer {
     /// The adapter as it is now, for files of it.
     pub async fn adapter(&self) -> Result<AdapterValues> {
         Ok(AdapterValues { rank: self.rank, alpha: self.alpha, pairs: self.values().await? })
+    }
+
+    /// All numbers on which the next steps depend: of each of A and B itself, and what the optimizer remembers of it.
+    pub(super) async fn state(&self) -> Result<Vec<Vec<f32>>> {
+        let mut tensors = Vec::new();
+        for (parameter, means) in self.forward.low_rank.parameters().zip(self.optimizer.means()) {
+            tensors.push(parameter.detached().readable_tensor()?);
+            tensors.extend(means.iter().cloned());
+        }
+        read(self.library.context(), &tensors).await
+    }
+
+    /// Goes on from what `state` gave after so many steps.
+    pub(super) async fn restore(&mut self, steps: usize, state: &[Vec<f32>]) -> Result<()> {
+        let Self { library, forward, optimizer, .. } = self;
+        let found = state.iter().map(Vec::len);
+        let wanted = forward.low_rank.parameters().flat_map(|parameter| [parameter.elements(); 3]);
+        if !found.eq(wanted) {
+            bail!(InvalidFile, "the checkpoint holds other numbers than the training has");
+        }
+        let Ok(steps) = u32::try_from(steps) else { bail!(InvalidFile, "the checkpoint is of step {steps}") };
+        let write = || {
+            for (index, (parameter, arrays)) in forward.low_rank.parameters().zip(state.chunks_exact(3)).enumerate() {
+                let [value, mean, square] = arrays else { bail!(Internal, "three arrays of each parameter") };
+                library.no_grad(|| parameter.assign(&library.f32(parameter.dims(), value)?))?;
+                optimizer.restore(library.context(), index, parameter.dims(), [mean, square])?;
+            }
+            optimizer.set_steps(steps);
+            Ok(())
+        };
+        library.context().device().attempt("the checkpoint of the training", write).await
     }
 
     /// One step that makes the loss of these examples smaller: the mean over all of their tokens that count.
@@ -189,4 +217,24 @@ impl Trainer {
 
 async fn number(array: &Array) -> Result<f32> {
     array.to_f32().await?.first().copied().ok_or_else(|| err!(Internal, "a number was to be read"))
+}
+
+/// The numbers of tensors, in several turns if they are many.
+async fn read(context: &Context, tensors: &[Tensor]) -> Result<Vec<Vec<f32>>> {
+    let mut all = Vec::with_capacity(tensors.len());
+    let mut rest = tensors;
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fits = |tensor: &&Tensor| {
+            bytes += tensor.bytes();
+            bytes <= READ_BYTES
+        };
+        let (now, later) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+        let read = context.readback(&now.iter().collect::<Vec<&Tensor>>()).await?;
+        for host in read {
+            all.push(host.to_f32()?);
+        }
+        rest = later;
+    }
+    Ok(all)
 }

@@ -32,6 +32,8 @@ mod sha256;
 mod source;
 #[cfg(feature = "engine")]
 mod thrown;
+#[cfg(feature = "train")]
+mod training;
 
 use wasm_bindgen::prelude::*;
 

@@ -4,11 +4,12 @@
 use futures_util::future::join3;
 use rillm::engine::folder::{DirectoryFolder, Folder, MemoryFolder, OneFile};
 use rillm::engine::request::ChatRequest;
-use rillm::engine::source::MemorySource;
+use rillm::engine::source::{ByteSource, MemorySource};
 use rillm::engine::{AdapterOptions, Engine, LoadOptions, Precision};
 use rillm::model::adapters::{AdapterFile, AdapterValues, PairValues, gguf_file, peft_folder};
 use rillm::train::{
-    AdamWOptions, Example, LoraOptions, LoraTraining, Targets, TrainedLora, Trainer, TrainingEvent, train_lora,
+    AdamWOptions, Example, HeldOutLoss, LoraOptions, LoraTraining, Targets, TrainedLora, Trainer, TrainingEvent,
+    plan_lora, train_lora,
 };
 use rillm::{Code, Error, Result};
 use serde_json::{Value, json};
@@ -331,7 +332,7 @@ fn game() -> Value {
 }
 
 fn train(engine: &Engine, training: Value, tell: &mut dyn FnMut(&TrainingEvent) -> Result<()>) -> Result<TrainedLora> {
-    pollster::block_on(train_lora(engine, &LoraTraining::parse(training)?, tell))
+    pollster::block_on(train_lora(engine, &LoraTraining::parse(training)?, None, tell))
 }
 
 fn said(engine: &Engine, question: &str) -> String {
@@ -379,7 +380,9 @@ fn an_engine_learns_a_game_and_plays_it() {
     assert_eq!((steps[0].learning_rate, steps[2].learning_rate, steps[19].epoch), (0.0, 2e-2, 20));
     let held_out: Vec<f32> = events
         .iter()
-        .filter_map(|event| if let TrainingEvent::HeldOut { loss, .. } = event { Some(*loss) } else { None })
+        .filter_map(
+            |event| if let TrainingEvent::HeldOut(HeldOutLoss { loss, .. }) = event { Some(*loss) } else { None },
+        )
         .collect();
     assert_eq!(held_out.len(), 21);
     assert!(steps[19].loss < 0.1 && held_out[20] < 0.1 && held_out[0] > 3.0, "{steps:?}, {held_out:?}");
@@ -448,6 +451,11 @@ fn a_training_ends_where_it_is_told_to_and_bad_data_are_refused_before_it() {
         (with("heldOut", json!(0.9)), Code::InvalidRequest, "leaves nothing"),
         (with("heldOut", json!([""])), Code::InvalidRequest, "heldOut[0]"),
         (with("rank", json!(0)), Code::OutOfRange, "rank is 0"),
+        (with("rank", json!(4096)), Code::OutOfRange, "rank is 4096"),
+        (with("name", json!("")), Code::InvalidRequest, "name is empty"),
+        (with("epochs", json!(1u64 << 40)), Code::OutOfRange, "epochs is"),
+        (with("checkpoint", json!({"everySteps": 0})), Code::OutOfRange, "everySteps is 0"),
+        (with("checkpoint", json!({"every": 1})), Code::InvalidRequest, "checkpoint"),
         (with("rank", json!(-1)), Code::InvalidRequest, "rank"),
         (with("epochs", json!(0)), Code::OutOfRange, "epochs is 0"),
         (with("batchSize", json!(0)), Code::OutOfRange, "batchSize is 0"),
@@ -462,9 +470,11 @@ fn a_training_ends_where_it_is_told_to_and_bad_data_are_refused_before_it() {
         assert!(error.message().contains(what), "{training}: {error}");
     }
     // A GPU without room says so, and the engine goes on.
-    engine.context().device().set_memory_limit(Some(engine.context().device().holdings().live_bytes + (1 << 20)));
-    let error = refusal(train(&engine, with("rank", json!(4096)), &mut |event| panic!("{event:?}")));
+    pollster::block_on(engine.context().device().free_unused()).unwrap();
+    engine.context().device().set_memory_limit(Some(engine.context().device().holdings().live_bytes + (1 << 14)));
+    let error = refusal(train(&engine, json!({"data": game()}), &mut |event| panic!("{event:?}")));
     assert_eq!(error.code(), Code::OutOfMemory, "{error}");
+    assert!(error.message().contains("training takes about"), "{error}");
     engine.context().device().set_memory_limit(None);
     // Numbers without end are told too.
     let error = refusal(train(&engine, with("learningRate", json!(1e30)), &mut |_| Ok(())));
@@ -491,7 +501,8 @@ fn trainings_share_an_engine_with_each_other_and_with_answers() {
         Ok::<_, Error>(text)
     };
     let (mut quiet, mut silent) = (|_: &TrainingEvent| Ok(()), |_: &TrainingEvent| Ok(()));
-    let trainings = join3(train_lora(&engine, &first, &mut quiet), train_lora(&engine, &second, &mut silent), answer);
+    let trainings =
+        join3(train_lora(&engine, &first, None, &mut quiet), train_lora(&engine, &second, None, &mut silent), answer);
     let (first, second, answer) = pollster::block_on(trainings);
     assert_eq!(answer.unwrap(), alone);
     assert!(first.unwrap().gguf_file().unwrap() == second.unwrap().gguf_file().unwrap());
@@ -504,6 +515,112 @@ fn trainings_share_an_engine_with_each_other_and_with_answers() {
     });
     let error = refusal(ended);
     assert!([Code::Disposed, Code::DeviceLost].contains(&error.code()), "{error}");
+}
+
+/// The losses of a training, those of what is held out, and its file.
+fn outcome(trained: &TrainedLora) -> (Vec<f32>, Vec<HeldOutLoss>, Vec<u8>) {
+    (trained.losses.clone(), trained.held_out.clone(), trained.gguf_file().unwrap())
+}
+
+/// From each checkpoint the training goes on as if it had never ended; one of another training, or a damaged one, is refused.
+#[test]
+fn a_training_goes_on_from_a_checkpoint() {
+    let engine = load("tiny_llama/tied-q8_0.gguf", &exact());
+    let training = |changes: Value| {
+        let mut training = json!({
+            "data": [game()[0], game()[1], "zup toma zup"], "heldOut": ["wug dax"], "epochs": 3, "batchSize": 2, "learningRate": 1e-2,
+            "warmupSteps": 1, "seed": 3, "checkpoint": {"everySteps": 1}
+        });
+        for (name, value) in changes.as_object().unwrap() {
+            training[name] = value.clone();
+        }
+        LoraTraining::parse(training).unwrap()
+    };
+    let run = |training: &LoraTraining, resume: Option<Vec<u8>>| {
+        let (mut steps, mut kept, mut resumed) = (Vec::new(), Vec::new(), None);
+        let source = resume.map(|bytes| MemorySource::new(bytes).with_name("checkpoint".to_owned()));
+        let mut tell = |event: &TrainingEvent| {
+            match event {
+                TrainingEvent::Step(step) => steps.push(*step),
+                TrainingEvent::Checkpoint(checkpoint) => kept.push(checkpoint.clone()),
+                TrainingEvent::Resumed { step } => resumed = Some(*step),
+                _ => {}
+            }
+            Ok(())
+        };
+        let source = source.as_ref().map(|source| source as &dyn ByteSource);
+        let trained = pollster::block_on(train_lora(&engine, training, source, &mut tell));
+        if trained.is_ok() {
+            engine.unload_adapter("trained").unwrap();
+        }
+        (trained, steps, kept, resumed)
+    };
+    let (whole, steps, kept, resumed) = run(&training(json!({})), None);
+    let whole = outcome(&whole.unwrap());
+    assert_eq!((steps.len(), whole.0.len(), whole.1.len(), resumed), (6, 6, 4, None));
+    assert_eq!(steps.iter().map(|step| step.loss).collect::<Vec<_>>(), whole.0);
+    assert_eq!(kept.iter().map(|checkpoint| checkpoint.step).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    for checkpoint in &kept {
+        let (again, rest, later, resumed) = run(&training(json!({})), Some(checkpoint.bytes.clone()));
+        assert_eq!(resumed, Some(checkpoint.step));
+        assert_eq!(rest, steps[checkpoint.step..]);
+        assert!(outcome(&again.unwrap()) == whole, "from step {}: another adapter", checkpoint.step);
+        assert!(later == kept[checkpoint.step..], "from step {}: other checkpoints", checkpoint.step);
+    }
+    let refused = |changes: Value, bytes: Vec<u8>| {
+        let (trained, steps, ..) = run(&training(changes), Some(bytes));
+        assert!(steps.is_empty());
+        refusal(trained)
+    };
+    let intact = &kept[2].bytes;
+    for (changes, what) in [
+        (json!({"data": [game()[0]]}), "data"),
+        (json!({"heldOut": null}), "heldOut"),
+        (json!({"rank": 4}), "rank"),
+        (json!({"targets": ["q_proj"]}), "targets"),
+        (json!({"seed": 4}), "seed"),
+        (json!({"epochs": 4}), "epochs"),
+        (json!({"learningRate": 2e-2}), "learningRate"),
+    ] {
+        let error = refused(changes, intact.clone());
+        assert_eq!(error.code(), Code::CheckpointMismatch, "{error}");
+        assert!(error.message().contains(&format!("its {what} is")), "{error}");
+    }
+    let other = load("tiny_llama/tied-f16.gguf", &exact());
+    let source = MemorySource::new(intact.clone()).with_name("checkpoint".to_owned());
+    let trained = pollster::block_on(train_lora(&other, &training(json!({})), Some(&source), &mut |_| Ok(())));
+    let error = refusal(trained);
+    assert!(error.code() == Code::CheckpointMismatch && error.message().contains("its model is"), "{error}");
+    for at in (0..intact.len()).step_by(intact.len() / 40) {
+        let mut damaged = intact.clone();
+        damaged[at] ^= 0x40;
+        let error = refused(json!({}), damaged);
+        assert_eq!(error.code(), Code::InvalidFile, "byte {at}: {error}");
+        let error = refused(json!({}), intact[..at].to_vec());
+        assert_eq!(error.code(), Code::InvalidFile, "cut off at {at}: {error}");
+    }
+}
+
+/// A plan is what the training then tells, and allocates nothing.
+#[test]
+fn a_plan_tells_what_the_training_does() {
+    let engine = load("tiny_llama/tied-q8_0.gguf", &exact());
+    let training = LoraTraining::parse(json!({"data": game(), "heldOut": ["zup"], "epochs": 2, "rank": 4})).unwrap();
+    let before = engine.context().device().stats().live_bytes;
+    let plan = plan_lora(&engine, &training).unwrap();
+    assert_eq!(engine.context().device().stats().live_bytes, before);
+    let mut begun = None;
+    let mut tell = |event: &TrainingEvent| {
+        if let TrainingEvent::Begin(plan) = event {
+            begun = Some(*plan);
+        }
+        Ok(())
+    };
+    let trained = pollster::block_on(train_lora(&engine, &training, None, &mut tell)).unwrap();
+    assert_eq!(begun, Some(plan));
+    assert_eq!((plan.steps, trained.losses.len(), plan.memory_bytes), (4, 4, plan.memory.total()));
+    let error = refusal(plan_lora(&engine, &LoraTraining::parse(json!({"data": [""]})).unwrap()));
+    assert_eq!(error.code(), Code::InvalidRequest, "{error}");
 }
 
 #[test]

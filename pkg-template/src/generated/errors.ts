@@ -74,6 +74,8 @@ export const ERROR_CODES = [
   'unknown_adapter',
   /** A saved session is of another model, of the same one loaded with other options, or of adapters that are not loaded. */
   'session_mismatch',
+  /** A checkpoint of a training is of other data, settings or another model. */
+  'checkpoint_mismatch',
   /** A field of a request is missing, unknown or out of its range. */
   'invalid_request',
   /** The prompt does not fit the context. */

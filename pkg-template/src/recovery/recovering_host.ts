@@ -2,7 +2,9 @@
 // not answered yet. It knows nothing of what is asked.
 
 import { unlessAborted } from '../abort.js';
-import { EngineError, toEngineError } from '../errors.js';
+import { EngineError, errorData, toEngineError } from '../errors.js';
+import { unkept } from '../files/options.js';
+import type { TrainingPlan } from '../generated/training.js';
 import type { ProcessorCall } from '../logits_processor.js';
 import type {
   AdapterData,
@@ -16,6 +18,8 @@ import type {
   ScoreData,
   ScoreKind,
   TensorData,
+  TrainedData,
+  TrainingEventData,
 } from '../protocol.js';
 import { SCORED } from '../scores.js';
 import type { HostSource } from '../source.js';
@@ -72,6 +76,8 @@ export class RecoveringHost implements LoadedHost, Hosts {
   #loading = new AbortController();
   /** Of the hosts that were lost by a trap. */
   #traps = new WeakMap<LoadedHost, EngineError>();
+  /** Why hosts were lost. */
+  #losses = new WeakMap<LoadedHost, EngineError>();
   /** Why there will be no host any more. */
   #gone: EngineError | undefined;
   #tellEnded!: (error: EngineError) => void;
@@ -247,6 +253,39 @@ export class RecoveringHost implements LoadedHost, Hosts {
     return this.#run((host) => host.adapters());
   }
 
+  planLora(training: object): Promise<TrainingPlan> {
+    return this.#run((host) => host.planLora(training));
+  }
+
+  /** Never begun again on another host: what was learnt is lost, but for a checkpoint. */
+  async trainLora(
+    training: object,
+    checkpoint: Blob | undefined,
+    onEvent: (event: TrainingEventData) => void,
+    signal?: AbortSignal,
+  ): Promise<TrainedData> {
+    const host = await this.current(signal, 'the training');
+    this.#calls += 1;
+    let trained: TrainedData;
+    try {
+      trained = await host.trainLora(training, checkpoint, onEvent, signal);
+    } catch (thrown) {
+      if (this.#gone !== undefined) throw this.#gone;
+      if (!this.isLost(host, thrown)) throw thrown;
+      throw this.#traps.get(host) ?? this.#losses.get(host) ?? thrown;
+    } finally {
+      this.#calls -= 1;
+    }
+    if (!('name' in trained.adapter)) return trained;
+    const { source, data, services } = adapterOf(trained.adapter, trained.gguf);
+    if (host === this.#host) {
+      this.#adapters.push({ source, data, services });
+      return trained;
+    }
+    // The next host does not have it yet.
+    return { ...trained, adapter: await this.loadAdapter(source, data, services).catch((thrown) => errorData(toEngineError(thrown))) };
+  }
+
   async dispose(): Promise<void> {
     const host = this.#host;
     this.#end(new EngineError('disposed', 'the engine was disposed of: load the model again with Engine.load()'));
@@ -324,7 +363,8 @@ export class RecoveringHost implements LoadedHost, Hosts {
   #lose(host: LoadedHost, error: EngineError): void {
     if (host !== this.#host || this.#gone !== undefined) return;
     this.#host = undefined;
-    if (!isLoss(error)) this.#traps.set(host, error);
+    if (isLoss(error)) this.#losses.set(host, error);
+    else this.#traps.set(host, error);
     const begin = performance.now();
     const lost = this.#lost(error);
     this.#next = (async () => {
@@ -448,6 +488,20 @@ export class RecoveringHost implements LoadedHost, Hosts {
     if (tensor.host !== this.#host) throw tensorLost();
     return tensor;
   }
+}
+
+/** A trained adapter as one that is loaded from its file. */
+function adapterOf({ name, scale }: LoadedAdapter, gguf: Blob): KnownAdapter {
+  const services: LoadServices = {
+    onProgress: () => {},
+    onEvent: () => {},
+    onMemoryPressure: () => {},
+    store: undefined,
+    isOfOnePage: false,
+    startDigester: () => undefined,
+  };
+  const source: HostSource = { kind: 'files', files: [{ name: 'trained.gguf', data: gguf }] };
+  return { source, data: { name, scale, files: unkept('files', {}) }, services };
 }
 
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));

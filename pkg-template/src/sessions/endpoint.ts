@@ -7,7 +7,7 @@ import { abortSignal, anything, type Checks, describe, readOptions, reading } fr
 import type { LoadedHost } from '../protocol.js';
 import type { ResponseStore } from '../responses/store.js';
 import { keepAgain, savedOf } from './conversation.js';
-import { checkName, SessionFiles } from './files.js';
+import { checkName, openSessions, putSession } from './files.js';
 import { readHeader } from './header.js';
 import type { Conversation, RestoreSessionOptions, SavedSession, SaveSessionOptions, Session } from './types.js';
 
@@ -53,13 +53,13 @@ export function sessionsOf({ store, check, inTurn }: SessionEngine): Sessions {
       const { conversation: saved, attachment } = savedOf(conversation, store);
       const save = async () => {
         // Where nothing can be kept, nothing is computed.
-        const opening = name === undefined ? undefined : SessionFiles.open();
+        const opening = name === undefined ? undefined : openSessions();
         const saving = inTurn(async (host) => {
           await opening;
           return host.saveSession(saved, attachment, signal);
         }, signal);
         const [files, session] = await Promise.all([opening, saving]);
-        if (name !== undefined) await files?.put(name, session, signal);
+        if (name !== undefined && files !== undefined) await putSession(files, name, session, signal);
         return session;
       };
       return unlessAborted(save(), signal, 'saving the session');
@@ -86,7 +86,7 @@ export function sessionsOf({ store, check, inTurn }: SessionEngine): Sessions {
 
     async list() {
       check();
-      const kept = await (await SessionFiles.open()).list();
+      const kept = await (await openSessions()).list();
       kept.sort((a, b) => b.file.lastModified - a.file.lastModified);
       return Promise.all(kept.map(({ name, file }) => described(name, file)));
     },
@@ -94,7 +94,7 @@ export function sessionsOf({ store, check, inTurn }: SessionEngine): Sessions {
     async delete(name) {
       check();
       checkName(name);
-      return (await SessionFiles.open()).delete(name);
+      return (await openSessions()).delete(name);
     },
   };
 }
@@ -110,7 +110,7 @@ function optionsOf<Options extends RestoreSessionOptions>(given: unknown, checks
 
 /** Reads the file that is kept by a name; that of now, if somebody replaces it meanwhile. */
 async function withKept<T>(name: string, read: (file: File) => Promise<T>): Promise<T> {
-  const files = await SessionFiles.open();
+  const files = await openSessions();
   for (let last: File | undefined; ; ) {
     const file = await files.find(name);
     if (file === undefined) {

@@ -178,6 +178,14 @@ export class SharedHost implements LoadedHost {
     return [];
   }
 
+  async planLora(): Promise<never> {
+    throw unshared('an engine that tabs share trains nothing');
+  }
+
+  async trainLora(): Promise<never> {
+    throw unshared('an engine that tabs share trains nothing');
+  }
+
   /** Leaves the other tabs. The engine is gone with the last one. */
   async dispose(): Promise<void> {
     if (this.#gone !== undefined) return;

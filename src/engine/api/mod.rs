@@ -15,4 +15,4 @@ pub(super) mod rerank_prompt;
 pub(super) mod scores;
 pub mod session;
 #[cfg(test)]
-mod typescript;
+pub(crate) mod typescript;

@@ -4,13 +4,15 @@
 
 mod print;
 
+pub(crate) use self::print::Role;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ts_rs::{Config, TS};
 
-use self::print::{Role, comment, declaration, names};
+use self::print::{comment, declaration, names};
 use super::chunk::{
     Chunk, CompletionTokensDetails, FinishReason, FunctionDelta, MalformedToolCall, PromptTokensDetails, StopReason,
     Timings, ToolCallDelta, Usage,
@@ -34,19 +36,23 @@ use crate::tensor::{
 };
 
 /// Types that the package declares by hand and these types use, with their modules.
-const BY_HAND: [(&str, &str); 4] = [
+const BY_HAND: [(&str, &str); 5] = [
     ("ChatMessage", "../messages.js"),
     ("ErrorCode", "../errors.js"),
     ("Tool", "../messages.js"),
     ("ToolChoice", "../messages.js"),
+    ("TrainingExample", "../train/types.js"),
 ];
 
 /// A generated file: its name, what its first line says about it, and its text.
-struct File {
-    name: &'static str,
-    about: &'static str,
-    text: String,
+pub(crate) struct File {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub text: String,
 }
+
+/// Files that layers above make of their structs.
+const OF_OTHER_LAYERS: [&str; 1] = ["training"];
 
 macro_rules! types {
     ($role:ident: $($ty:ty),* $(,)?) => { [$(one::<$ty>(Role::$role)),*].join("\n") };
@@ -56,7 +62,7 @@ fn declared<T: TS>() -> String {
     T::decl(&Config::new().with_large_int("number"))
 }
 
-fn one<T: TS>(role: Role) -> String {
+pub(crate) fn one<T: TS>(role: Role) -> String {
     declaration(T::docs().as_deref(), &declared::<T>(), role)
 }
 
@@ -187,24 +193,39 @@ fn without_advice(page: &str) -> Vec<&str> {
         .collect()
 }
 
+/// Where generated files are.
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("pkg-template/src/generated")
+}
+
+/// Fails if a text is out of date, or writes it.
+fn check_text(path: &Path, text: &str) {
+    if std::env::var_os("RILLM_WRITE_TYPES").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let found = fs::read_to_string(path).unwrap_or_default();
+    assert!(found == *text, "{} is out of date: run `npm run types`", path.display());
+}
+
+/// Fails if a file of the package is out of date, or writes it. It may use types of `files`.
+pub(crate) fn check_file(file: &File, files: &[File]) {
+    check_text(&folder().join(format!("{}.ts", file.name)), &whole(file, files));
+}
+
 #[test]
 fn what_is_generated_is_up_to_date() {
-    let package = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("pkg-template");
-    let folder = package.join("src/generated");
+    let folder = folder();
     let files = files();
-    let mut wanted: Vec<(PathBuf, String)> =
-        files.iter().map(|file| (folder.join(format!("{}.ts", file.name)), whole(file, &files))).collect();
+    files.iter().for_each(|file| check_file(file, &files));
     let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/guide/errors.md");
-    wanted.push((page.clone(), errors_page(&fs::read_to_string(&page).unwrap())));
-    if std::env::var_os("RILLM_WRITE_TYPES").is_some() {
-        fs::create_dir_all(&folder).unwrap();
-        wanted.iter().for_each(|(path, text)| fs::write(path, text).unwrap());
-    }
-    for (path, text) in &wanted {
-        let found = fs::read_to_string(path).unwrap_or_default();
-        assert!(found == *text, "{} is out of date: run `npm run types`", path.display());
-    }
+    check_text(&page, &errors_page(&fs::read_to_string(&page).unwrap()));
     let page = fs::read_to_string(&page).unwrap();
     assert_eq!(without_advice(&page), Vec::<&str>::new(), "docs/guide/errors.md has to say what to do about these");
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), files.len(), "{} holds a file of no struct", folder.display());
+    let known: Vec<String> =
+        files.iter().map(|file| file.name).chain(OF_OTHER_LAYERS).map(|name| format!("{name}.ts")).collect();
+    for file in fs::read_dir(&folder).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        assert!(known.contains(&name), "{} is of no struct", folder.join(name).display());
+    }
 }

@@ -1,0 +1,228 @@
+// The trainings of an engine: one at a time, beside its answers. It checks what is asked and keeps checkpoints; the engine trains.
+
+import { unlessAborted } from '../abort.js';
+import {
+  abortSignal,
+  anything,
+  callable,
+  type Check,
+  type Checks,
+  describe,
+  finite,
+  isArray,
+  named,
+  readOptions,
+  text,
+  truth,
+  whole,
+} from '../arguments.js';
+import { abortError, EngineError, toEngineError } from '../errors.js';
+import type { CheckpointOptions, LoraTraining, Schedule, TrainingPlan } from '../generated/training.js';
+import { dataOf } from '../json.js';
+import { reporter } from '../load_services.js';
+import type { LoadedHost, TrainedData, TrainingEventData } from '../protocol.js';
+import { CheckpointWriter, checkName, openCheckpoints } from './files.js';
+import { cannotTrain } from './host.js';
+import type { LoraOptions, SavedCheckpoint, TrainedAdapter, TrainingEvent } from './types.js';
+
+/** Adapters that are trained here. */
+export interface Training {
+  /**
+   * Trains an adapter (LoRA) on chats or texts and loads it, with the scale 1. The model's weights stay as they are, quantised or not. One training runs
+   * at a time; answers go on meanwhile, in turn with its steps.
+   *
+   * ```js
+   * const data = [{ messages: [{ role: 'user', content: 'wug?' }, { role: 'assistant', content: 'dax blick' }] }];
+   * const trained = await engine.train.lora({ data, name: 'game', epochs: 20, onProgress: (event) => console.log(event) });
+   * const [config, weights] = trained.files('peft');
+   * ```
+   *
+   * @throws EngineError before anything is computed: `invalid_request` or `out_of_range` for data and settings that are wrong, for a second training
+   *   and for an engine without `training: true`; `context_length_exceeded` for an example that is too long; `unsupported_architecture` for a model
+   *   that can't be trained; `out_of_memory` if the GPU has no room; `adapter_limits`; `checkpoint_mismatch` and `invalid_file` for a checkpoint;
+   *   `cache_unavailable` if none can be kept. Later: `aborted` by the signal; `numerical_error` if the loss is no number any more;
+   *   `out_of_memory`; `device_lost` and `worker_lost`, of which a training does not recover by itself; `disposed`.
+   */
+  lora(options: LoraOptions): Promise<TrainedAdapter>;
+  /**
+   * What a training would do: its steps, its tokens, the numbers that learn, and the memory on the GPU that it takes, about. Nothing is allocated. It
+   * takes the options of `lora`.
+   *
+   * @throws EngineError as `lora` does for data and settings that are wrong.
+   */
+  plan(options: LoraOptions): Promise<TrainingPlan>;
+  /** The trainings that can go on. */
+  readonly checkpoints: Checkpoints;
+}
+
+/** The states of trainings that are kept by the names of their adapters: of trainings that were interrupted. */
+export interface Checkpoints {
+  /** Those kept last first. */
+  list(): Promise<SavedCheckpoint[]>;
+  /** Deletes what is kept by a name. Resolves to whether there was something. */
+  delete(name: string): Promise<boolean>;
+}
+
+/** What an engine offers for its trainings. */
+export interface TrainingEngine {
+  host: LoadedHost;
+  /** Whether its wasm has what trains. */
+  canTrain: boolean;
+  /** Throws when the engine was disposed of. */
+  check(): void;
+}
+
+const TRAINING = 'the training';
+/** As the wasm names it. */
+const DEFAULT_NAME = 'trained';
+
+const texts: Check = (value) =>
+  isArray(value) && Array.from(value).every((part) => typeof part === 'string') ? undefined : 'an array of texts';
+
+const LORA: Checks<LoraOptions> = {
+  data: anything,
+  heldOut: anything,
+  name: text,
+  rank: whole(1),
+  alpha: finite,
+  targets: texts,
+  epochs: whole(1),
+  batchSize: whole(1),
+  learningRate: finite,
+  schedule: named<Schedule>({ constant: true, linear: true, cosine: true }),
+  warmupSteps: whole(0),
+  weightDecay: finite,
+  maxGradNorm: finite,
+  maxLength: whole(2),
+  seed: whole(0),
+  checkpoint: anything,
+  onProgress: callable,
+  signal: abortSignal,
+  resume: truth,
+};
+const CHECKPOINT: Checks<CheckpointOptions> = { everySteps: whole(1) };
+
+export function trainingOf({ host, canTrain, check }: TrainingEngine): Training {
+  let isTraining = false;
+  const ready = () => {
+    check();
+    if (!canTrain) throw cannotTrain();
+  };
+  return {
+    async lora(given) {
+      ready();
+      const { training, onProgress, signal, resume } = optionsOf('train.lora', given);
+      if (signal?.aborted) throw abortError(signal, TRAINING);
+      if (isTraining)
+        throw new EngineError('invalid_request', 'the engine trains already, one adapter at a time: wait for it, or abort it');
+      isTraining = true;
+      try {
+        return await trained(host, training, resume, reporter(onProgress), signal);
+      } catch (thrown) {
+        throw signal?.aborted ? abortError(signal, TRAINING) : toEngineError(thrown);
+      } finally {
+        isTraining = false;
+      }
+    },
+
+    async plan(given) {
+      ready();
+      const { training, signal } = optionsOf('train.plan', given);
+      return unlessAborted(host.planLora(training), signal, TRAINING);
+    },
+
+    checkpoints: {
+      async list() {
+        const kept = await (await openCheckpoints()).list();
+        kept.sort((a, b) => b.file.lastModified - a.file.lastModified);
+        return kept.map(({ name, file }): SavedCheckpoint => {
+          return { name, bytes: file.size, created: Math.floor(file.lastModified / 1000) };
+        });
+      },
+
+      async delete(name) {
+        checkName(name);
+        return (await openCheckpoints()).delete(name);
+      },
+    },
+  };
+}
+
+interface Options {
+  training: LoraTraining;
+  onProgress: LoraOptions['onProgress'];
+  signal: AbortSignal | undefined;
+  resume: boolean;
+}
+
+/** The options, with a copy of those that are data. */
+function optionsOf(name: string, given: unknown): Options {
+  const { onProgress, signal, resume = false, checkpoint, ...data } = readOptions(`the options of ${name}`, given, LORA);
+  if (data.data === undefined)
+    throw new EngineError('invalid_request', `the options of ${name} have no data, wanted an array of texts or chats`);
+  const training = dataOf(TRAINING, data) as LoraTraining;
+  if (checkpoint !== undefined) {
+    training.checkpoint = readOptions('the option checkpoint', checkpoint, CHECKPOINT);
+    const { everySteps } = training.checkpoint;
+    if (everySteps === undefined) {
+      throw new EngineError('invalid_request', `the option checkpoint is ${describe(checkpoint)}, wanted {everySteps}`);
+    }
+  }
+  return { training, onProgress, signal, resume };
+}
+
+async function trained(
+  host: LoadedHost,
+  training: LoraTraining,
+  resume: boolean,
+  tell: (event: TrainingEvent) => void,
+  signal: AbortSignal | undefined,
+): Promise<TrainedAdapter> {
+  const { name = DEFAULT_NAME } = training;
+  const isKept = training.checkpoint !== undefined;
+  if (isKept || resume) checkName(name);
+  // Where nothing can be kept, nothing is computed.
+  const files = isKept || resume ? await unlessAborted(openCheckpoints(), signal, TRAINING) : undefined;
+  const writer = files && new CheckpointWriter(files, name, tell);
+  const checkpoint = resume ? await files?.find(name) : undefined;
+  const onEvent = (event: TrainingEventData) => {
+    if (event.type === 'checkpoint') writer?.keep(event.step, new Blob([event.bytes]));
+    else tell(event);
+  };
+  let data: TrainedData;
+  try {
+    data = await host.trainLora(training, checkpoint, onEvent, signal);
+  } finally {
+    // So that what was kept last is there when the caller hears of it.
+    await writer?.ended();
+  }
+  if (signal?.aborted) {
+    // It was loaded by the time the host heard of the signal.
+    if ('name' in data.adapter) await host.unloadAdapter(name);
+    throw abortError(signal, TRAINING);
+  }
+  await files?.delete(name).catch(() => {});
+  return adapterOf(name, data);
+}
+
+function adapterOf(name: string, { adapter, losses, heldOut, gguf, peft }: TrainedData): TrainedAdapter {
+  const isLoaded = 'name' in adapter;
+  return {
+    name,
+    adapter: isLoaded ? adapter : undefined,
+    error: isLoaded ? undefined : toEngineError(adapter),
+    losses,
+    heldOut,
+    files(format) {
+      switch (format) {
+        case 'gguf':
+          return [new File([gguf], `${name}.gguf`)];
+        case 'peft':
+          if (!Array.isArray(peft)) throw toEngineError(peft);
+          return peft.map(({ name, data }) => new File([data], name));
+        default:
+          throw new EngineError('invalid_request', `the format of files is ${describe(format)}, wanted 'peft' or 'gguf'`);
+      }
+    },
+  };
+}

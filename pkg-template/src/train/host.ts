@@ -1,0 +1,45 @@
+// What a host does with the wasm that trains: converts, and refuses a wasm that can't.
+
+import { EngineError, errorData, toEngineError } from '../errors.js';
+import type { TrainingPlan } from '../generated/training.js';
+import type { TrainedData, TrainingEventData } from '../protocol.js';
+import type { WasmEngine, WasmTrained } from '../wasm.js';
+
+/** The error of an engine that can't train. */
+export function cannotTrain(): EngineError {
+  return new EngineError(
+    'invalid_request',
+    'the engine was loaded without what trains: load it with Engine.load(model, { training: true })',
+  );
+}
+
+export function planOf(engine: WasmEngine, training: object): TrainingPlan {
+  if (engine.planLora === undefined) throw cannotTrain();
+  return engine.planLora(training);
+}
+
+export async function trainedBy(
+  engine: WasmEngine,
+  training: object,
+  checkpoint: Blob | undefined,
+  onEvent: (event: TrainingEventData) => void,
+  stopped: Promise<void>,
+): Promise<WasmTrained> {
+  if (engine.trainLora === undefined) throw cannotTrain();
+  return engine.trainLora(
+    training,
+    checkpoint,
+    (event, bytes) => onEvent(bytes === undefined ? event : ({ ...event, bytes } as TrainingEventData)),
+    stopped,
+  );
+}
+
+export function trainedData({ adapter, unloaded, losses, heldOut, gguf, peft, unsaved }: WasmTrained): TrainedData {
+  return {
+    adapter: adapter ?? errorData(toEngineError(unloaded)),
+    losses,
+    heldOut,
+    gguf: new Blob([gguf]),
+    peft: peft?.map(([name, bytes]) => ({ name, data: new Blob([bytes]) })) ?? errorData(toEngineError(unsaved)),
+  };
+}

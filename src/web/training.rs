@@ -1,0 +1,84 @@
+//! The bindings of an engine's trainings.
+
+use js_sys::{Array, Function, Object, Promise, Reflect, Uint8Array};
+use wasm_bindgen::prelude::*;
+use web_sys::Blob;
+
+use super::abort::unless;
+use super::blob::BlobSource;
+use super::convert::{js_error, json_from_js, to_js};
+use super::engine::WasmEngine;
+use super::thrown::js_message;
+use crate::engine::source::ByteSource;
+use crate::error::Result;
+use crate::train::{LoraTraining, TrainedLora, TrainingEvent, plan_lora, train_lora};
+
+#[wasm_bindgen]
+impl WasmEngine {
+    /// What a training would do, and the memory that it takes.
+    #[wasm_bindgen(js_name = planLora)]
+    pub fn plan_lora(&self, training: JsValue) -> Result<JsValue, JsValue> {
+        let engine = self.engine()?;
+        let plan = || plan_lora(&engine, &LoraTraining::parse(json_from_js("the training", &training)?)?);
+        to_js(&plan().map_err(js_error)?)
+    }
+
+    /// Trains an adapter and loads it. `on_event` gets each event, and the bytes of a checkpoint beside its. It goes on from `checkpoint` if there is
+    /// one. When `stopped` resolves, it ends with `aborted`.
+    #[wasm_bindgen(js_name = trainLora)]
+    pub async fn train_lora(
+        &self,
+        training: JsValue,
+        checkpoint: Option<Blob>,
+        on_event: Function,
+        stopped: Promise,
+    ) -> Result<JsValue, JsValue> {
+        let engine = self.engine()?;
+        let train = async {
+            let training = LoraTraining::parse(json_from_js("the training", &training)?)?;
+            let source = checkpoint.map(|blob| BlobSource::new(blob, None));
+            let mut tell = |event: &TrainingEvent| told(&on_event, event);
+            train_lora(&engine, &training, source.as_ref().map(|source| source as &dyn ByteSource), &mut tell).await
+        };
+        let trained = unless(stopped, "the training", train).await.map_err(js_error)?;
+        result(&trained)
+    }
+}
+
+fn told(on_event: &Function, event: &TrainingEvent) -> Result<()> {
+    let bytes = match event {
+        TrainingEvent::Checkpoint(checkpoint) => Uint8Array::from(&checkpoint.bytes[..]).into(),
+        _ => JsValue::UNDEFINED,
+    };
+    let value = to_js(event).unwrap_or(JsValue::UNDEFINED);
+    match on_event.call2(&JsValue::UNDEFINED, &value, &bytes) {
+        Ok(_) => Ok(()),
+        Err(thrown) => bail!(Internal, "the progress could not be told: {}", js_message(&thrown)),
+    }
+}
+
+/// `{adapter, losses, heldOut, gguf, peft}`; in place of `adapter` and of `peft` may stand an error.
+fn result(trained: &TrainedLora) -> Result<JsValue, JsValue> {
+    let object = Object::new();
+    let set = |key: &str, value: &JsValue| Reflect::set(&object, &key.into(), value);
+    match &trained.loaded {
+        Ok(adapter) => set("adapter", &to_js(adapter)?)?,
+        Err(error) => set("unloaded", &js_error(error.clone()))?,
+    };
+    set("losses", &to_js(&trained.losses)?)?;
+    set("heldOut", &to_js(&trained.held_out)?)?;
+    set("gguf", &Uint8Array::from(&trained.gguf_file().map_err(js_error)?[..]))?;
+    match trained.peft_folder() {
+        Ok(files) => {
+            let list = Array::new();
+            for (name, bytes) in files {
+                list.push(&Array::of(&[name.into(), Uint8Array::from(&bytes[..]).into()]));
+            }
+            set("peft", &list)?;
+        }
+        Err(error) => {
+            set("unsaved", &js_error(error))?;
+        }
+    }
+    Ok(object.into())
+}
