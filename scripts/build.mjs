@@ -1,4 +1,4 @@
-// Builds the npm package into pkg/: its wasm (`build/wasm.mjs`), TypeScript → modules → what a page fetches (`build/modules.mjs`), then
+// Builds the npm package into pkg/: its five wasm (`build/wasm.mjs`), TypeScript → modules → what a page fetches (`build/modules.mjs`), then
 // `npm pack`.
 // A step whose inputs did not change is skipped. Built-in modules only: it runs the tools, it does not import them.
 //

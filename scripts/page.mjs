@@ -21,9 +21,17 @@ const LIBRARIES = {
 const LIT = ['lit-html.js', 'directive.js', 'directive-helpers.js', 'directives/keyed.js', 'directives/live.js', 'directives/repeat.js'];
 
 /** Pages that nobody opens without a network, and workers that are no part of it. */
-const NOT_KEPT = ['service_worker.js', 'offline.js', 'frames.html', 'bench/frames.js', 'bench/frames_page.js'];
-/** What of the package only pages with tensors of their own load. */
-const NOT_OF_THE_PAGE = /^(?:gpu|tensor)\/|rillm_tensor/;
+const NOT_KEPT = [
+  'service_worker.js',
+  'offline.js',
+  'frames.html',
+  'bench/frames.js',
+  'bench/frames_page.js',
+  'teach/teach.js',
+  'teach/view.js',
+];
+/** What of the package only pages with tensors of their own load, and what trains, which few want without a network. */
+const NOT_OF_THE_PAGE = /^(?:gpu|tensor)\/|rillm_tensor|rillm_train/;
 
 export const libraryMounts = (folder = root) =>
   Object.fromEntries(Object.entries(LIBRARIES).map(([address, path]) => [address, join(folder, 'node_modules', path)]));

@@ -93,7 +93,10 @@ export async function openApp(page) {
   app.isKept = store.isKept;
 
   app.loader = new ModelLoader({
-    onChange: changed,
+    onChange: () => {
+      app.teach?.look();
+      changed();
+    },
     onLoaded: (host) => {
       // What else was told still holds.
       if (app.notice?.isOfLoad) app.notice = undefined;
@@ -403,6 +406,19 @@ export async function openApp(page) {
       // The dialog lies over the page's notices.
       await app.shelf.delete(source).catch(({ code, message }) => app.shelf.tell(`${adviceOf(code)} ${message}`));
       page.focus('model-query');
+    },
+    /** `Teach` is fetched when somebody wants to teach. */
+    openTeach(Teach) {
+      app.teach ??= new Teach({
+        loader: app.loader,
+        changed,
+        load: async ({ source, name, options }) => {
+          await app.loader.load(source, { name, options: { ...options, training: true } });
+          const { current } = app.loader;
+          return current?.source === source && current.options.training === true ? current : undefined;
+        },
+      });
+      changed();
     },
     cancelLoad() {
       app.loader.cancel();

@@ -16,6 +16,9 @@ import { formatTemplate, settingsTemplate, systemTemplate, toolsTemplate } from 
 import { sidebarTemplate } from './view/sidebar.js';
 import { acceptDrops } from './view/drop.js';
 
+/** How the panel looks in which the model is taught; fetched when it is first opened. */
+let teachTemplate;
+
 const byId = (id) => document.getElementById(id);
 const NARROW = matchMedia('(max-width: 56rem)');
 const MEDIUM = matchMedia('(max-width: 76rem)');
@@ -88,7 +91,7 @@ function draw() {
 }
 
 function panelTemplate() {
-  const section = (id, title, content, isOpen) => html`<details class="panel" id=${id} ?open=${isOpen}>
+  const section = (id, title, content, isOpen, opened) => html`<details class="panel" id=${id} ?open=${isOpen} @toggle=${opened}>
     <summary>${title}</summary>
     <div class="panel-body">${content}</div>
   </details>`;
@@ -96,6 +99,7 @@ function panelTemplate() {
   return html`<button type="button" class="quiet medium-only close-side" popovertarget="panel" popovertargetaction="hide" aria-label="Close">${ICONS.close}</button>
     ${section('model-panel', 'Model', modelTemplate(app), true)} ${section('figures-panel', 'Figures', figuresTemplate(app), true)}
     ${section('system-panel', 'System prompt', systemTemplate(app), false)} ${section('settings-panel', 'Sampling', settingsTemplate(app), false)}
+    ${section('teach-panel', 'Teach it', app.teach === undefined ? html`<p class="small">${app.teachFault ?? 'One moment…'}</p>` : teachTemplate(app), false, openTeach)}
     ${section('tools-panel', 'Tools', toolsTemplate(app), false)} ${section('format-panel', 'Form of the answer', formatTemplate(app), false)}
     ${section(
       'export-panel',
@@ -106,6 +110,18 @@ function panelTemplate() {
       </div>`,
       false,
     )}`;
+}
+
+async function openTeach({ currentTarget }) {
+  if (!currentTarget.open || app.teach !== undefined) return;
+  try {
+    const [{ Teach }, view] = await Promise.all([import('./teach/teach.js'), import('./teach/view.js')]);
+    ({ teachTemplate } = view);
+    app.actions.openTeach(Teach);
+  } catch {
+    app.teachFault = 'This part of the page could not be fetched. Close it, and open it again.';
+    changed();
+  }
 }
 
 function modelLine() {

@@ -258,7 +258,15 @@ test('an abort ends a training wherever it is, and a checkpoint goes on as if th
         [...new Uint8Array(await files('gguf')[0].arrayBuffer())].join(),
       ];
       const got = { aborts: [] };
+      // A worker hears of it later.
       await withEngine(model, options, async (engine) => {
+        const before = await said(engine, 'wug?');
+        const controller = new AbortController();
+        const onProgress = ({ step }) => step === 1 && controller.abort();
+        const { code } = await failure(engine.train.lora({ ...short, epochs: 1000, signal: controller.signal, onProgress }));
+        got.aborts.push([code, (await engine.adapters.list()).length, (await said(engine, 'wug?')) === before]);
+      });
+      await withEngine(model, { ...options, worker: false }, async (engine) => {
         const training = { ...short, heldOut: ['wug dax'], checkpoint: { everySteps: 3 } };
         const before = await said(engine, 'wug?');
         const events = [];
@@ -324,9 +332,10 @@ test(
           const make = () => workers[workers.push(own.worker()) - 1];
           const engine = await rillm.Engine.load(model, { ...own, worker: worker && make });
           const before = await said(engine, 'wug?');
-          const whole = await engine.train.lora(short);
+          const long = { ...short, epochs: 15 };
+          const whole = await engine.train.lora(long);
           await engine.adapters.unload('game');
-          const training = { ...short, checkpoint: { everySteps: 2 }, resume: true };
+          const training = { ...long, checkpoint: { everySteps: 2 }, resume: true };
           const lostAt = async (step, act) => {
             let acting;
             const onProgress = (event) => {
@@ -359,7 +368,7 @@ test(
         [worker ? 'worker_lost' : 'device_lost', true],
       ]);
       assert.ok(got.same);
-      assert.equal(got.steps.at(-1), 8);
+      assert.equal(got.steps.at(-1), 30);
       assert.ok(got.steps[0] >= 5, `it went on with step ${got.steps[0]}`);
       assert.deepEqual(got.after, [got.half, [['game', 0.5]], got.learnt]);
       await close();

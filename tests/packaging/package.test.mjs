@@ -26,6 +26,9 @@ const GRAMMAR_CEILING = 417_000;
 /** The same for what `rillm/gpu` runs on. */
 const TENSOR_CEILING = 448_000;
 
+/** The same of the engine with what trains, which only those download who train. */
+const TRAIN_CEILING = 1_700_000;
+
 let tarball;
 let names;
 before(() => {
@@ -93,6 +96,7 @@ for (const [name, ceiling] of [
   ['rillm_cpu', CPU_CEILING],
   ['rillm_grammar', GRAMMAR_CEILING],
   ['rillm_tensor', TENSOR_CEILING],
+  ['rillm_train', TRAIN_CEILING],
 ]) {
   test(`${name}_bg.wasm is below ${ceiling} bytes with brotli`, (t) => {
     const wasm = read(`dist/wasm/${name}_bg.wasm`);
@@ -115,8 +119,8 @@ test('no dynamic import, which service workers forbid', async () => {
   const unpacked = await unpackPackage(tarball);
   for (const name of names.filter((name) => name.endsWith('.js'))) {
     const code = readFileSync(join(unpacked, name), 'utf8').replaceAll(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '');
-    // But for what only a page or another worker runs: service workers have no CPU device.
-    assert.ok(!/\bimport\s*\(/.test(code.replace('import("./wasm/rillm_cpu.js")', '')), name);
+    // But for what only a page or another worker runs: service workers have no CPU device and don't train.
+    assert.ok(!/\bimport\s*\(/.test(code.replace(/import\("\.\/wasm\/rillm_(cpu|train)\.js"\)/g, '')), name);
   }
 });
 

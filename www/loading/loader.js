@@ -25,7 +25,8 @@ export class ModelLoader {
     if (replaces) this.#retire();
     this.#events.onChange();
     const begin = performance.now();
-    const isShared = typeof source === 'string';
+    // What trains can't be shared.
+    const isShared = typeof source === 'string' && options.training !== true;
     const settings = {
       ...options,
       signal,
