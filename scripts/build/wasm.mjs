@@ -38,6 +38,11 @@ const OPTIMISED_DEEP = ['-Os', '--low-memory-unused'];
 /** Layers of the crate `rillm` that only its features `engine` and `train` compile (`src/lib.rs`). */
 const ENGINE_LAYERS = ['decode', 'engine', 'model', 'sampler', 'text', 'train'].map((layer) => join(root, 'src', layer, '/'));
 
+/** What the feature `train` alone compiles. */
+const TRAINING = [join(root, 'src/train', '/'), join(root, 'src/web/training.rs')];
+
+const besides = (left) => files(join(root, 'src')).filter((file) => !left.some((part) => file.startsWith(part)));
+
 /**
  * Each wasm of the package: the crate that it is made of, its cargo features if they are not the default ones, its sources, whether its
  * crate is optimised for speed, and whether it calls itself deeply. The engine's is the last: what cargo keeps of the crate `rillm` is what
@@ -50,7 +55,7 @@ export const WASM = {
     features: ['tensor'],
     // A call of an operation takes as long as this code does, and not as long as the GPU: 40% less, for a fifth more bytes.
     isFast: true,
-    sources: () => files(join(root, 'src')).filter((file) => !ENGINE_LAYERS.some((layer) => file.startsWith(layer))),
+    sources: () => besides([...ENGINE_LAYERS, ...TRAINING]),
   },
   grammar: { name: 'rillm_grammar', crate: 'rillm-grammar', isDeep: true, sources: () => files(join(root, 'grammar/src')) },
   cpu: {
@@ -58,15 +63,10 @@ export const WASM = {
     crate: 'rillm',
     features: ['engine', 'cpu'],
     hasVectors: true,
-    sources: () => [
-      ...files(join(root, 'src')),
-      ...files(join(root, 'cpu_device/src')),
-      ...files(join(root, 'cpu_kernels/src')),
-      SIMD_RUSTC,
-    ],
+    sources: () => [...besides(TRAINING), ...files(join(root, 'cpu_device/src')), ...files(join(root, 'cpu_kernels/src')), SIMD_RUSTC],
   },
   train: { name: 'rillm_train', crate: 'rillm', features: ['engine', 'train'], sources: () => files(join(root, 'src')) },
-  engine: { name: 'rillm', crate: 'rillm', features: ['engine'], sources: () => files(join(root, 'src')) },
+  engine: { name: 'rillm', crate: 'rillm', features: ['engine'], sources: () => besides(TRAINING) },
 };
 const MANIFESTS = [
   'Cargo.toml',

@@ -71,7 +71,7 @@ impl Design {
         let device = self.context.device();
         let capabilities = device.capabilities();
         let most = capabilities.max_storage_binding_size.min(capabilities.max_buffer_size);
-        let scores = 4 * (self.decoder.config.n_heads * tokens * tokens) as u64;
+        let scores = 4 * self.decoder.config.n_heads as u64 * (tokens as u64).pow(2);
         if scores > most {
             bail!(
                 AdapterLimits,

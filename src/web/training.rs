@@ -70,9 +70,10 @@ fn result(trained: &TrainedLora) -> Result<JsValue, JsValue> {
     set("gguf", &Uint8Array::from(&trained.gguf_file().map_err(js_error)?[..]))?;
     match trained.peft_folder() {
         Ok(files) => {
-            let list = Array::new();
+            let list: Array = Array::new();
             for (name, bytes) in files {
-                list.push(&Array::of(&[name.into(), Uint8Array::from(&bytes[..]).into()]));
+                let pair: [JsValue; 2] = [name.into(), Uint8Array::from(&bytes[..]).into()];
+                list.push(&Array::of(&pair));
             }
             set("peft", &list)?;
         }

@@ -201,6 +201,8 @@ test('what is wrong is refused before anything runs', LIMIT, async () => {
           'unknown targets': { data: game, targets: ['x_proj'] },
           'targets of numbers': { data: game, targets: [5] },
           'no targets': { data: game, targets: [] },
+          'too many targets': { data: game, targets: new Array(2 ** 32 - 1) },
+          'too many data': { data: new Array(2 ** 32 - 1) },
           'an unknown schedule': { data: game, schedule: 'step' },
           'an unknown option': { data: game, rate: 1 },
           'an empty name': { data: game, name: '' },

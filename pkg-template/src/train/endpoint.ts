@@ -76,8 +76,13 @@ const TRAINING = 'the training';
 /** As the wasm names it. */
 const DEFAULT_NAME = 'trained';
 
+/** More kinds of matrices than any model has. */
+const MOST_TARGETS = 1000;
+
 const texts: Check = (value) =>
-  isArray(value) && Array.from(value).every((part) => typeof part === 'string') ? undefined : 'an array of texts';
+  isArray(value) && value.length <= MOST_TARGETS && Array.from(value).every((part) => typeof part === 'string')
+    ? undefined
+    : 'an array of texts';
 
 const LORA: Checks<LoraOptions> = {
   data: anything,

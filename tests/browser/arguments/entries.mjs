@@ -169,6 +169,7 @@ export const OF_ENGINES = {
     code: /invalid_request|not_found/,
   },
   'sessions.delete(…)': { call: (engine, value) => engine.sessions.delete(value), names: 'the name of a session' },
+  'train.checkpoints.delete(…)': { call: (engine, value) => engine.train.checkpoints.delete(value), names: 'the name of a checkpoint' },
   'createFetch(…)': { call: (engine, value) => engine.createFetch(value), isSync: true, takes: OPTIONS, names: 'options of createFetch' },
   'createFetch: fallback': {
     call: (engine, value) => engine.createFetch({ fallback: value }),
@@ -246,6 +247,8 @@ export const WITHOUT_ENGINE = {
     loaded('wasmModule', TEXTS),
     loaded('grammarWasmUrl', TEXTS),
     loaded('grammarWasmModule', TEXTS),
+    loaded('training', ['true']),
+    loaded('trainingWasmUrl', TEXTS),
   ]),
   'load: draft': {
     call: (_, value) => rillm.Engine.load(MODEL(), { worker: false, draft: value }),
