@@ -334,15 +334,15 @@ test(
           const make = () => workers[workers.push(own.worker()) - 1];
           const engine = await rillm.Engine.load(model, { ...own, worker: worker && make });
           const before = await said(engine, 'wug?');
-          const long = { ...short, epochs: 15 };
+          const long = { ...short, epochs: 10 };
           const whole = await engine.train.lora(long);
           await engine.adapters.unload('game');
           const training = { ...long, checkpoint: { everySteps: 2 }, resume: true };
           const lostAt = async (step, act) => {
             let acting;
             const onProgress = (event) => {
-              // What is kept by then is written first.
-              if (event.type === 'checkpoint' && event.step === step) acting = act();
+              // What comes while a state is written takes the place of what waits, so not every step is kept.
+              if (event.type === 'checkpoint' && event.step >= step) acting ??= act();
             };
             const { code } = await failure(engine.train.lora({ ...training, onProgress }));
             await acting;
@@ -370,7 +370,7 @@ test(
         [worker ? 'worker_lost' : 'device_lost', true],
       ]);
       assert.ok(got.same);
-      assert.equal(got.steps.at(-1), 30);
+      assert.equal(got.steps.at(-1), 20);
       assert.ok(got.steps[0] >= 5, `it went on with step ${got.steps[0]}`);
       assert.deepEqual(got.after, [got.half, [['game', 0.5]], got.learnt]);
       await close();
