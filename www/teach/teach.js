@@ -11,9 +11,11 @@ const GAME = [
   ['ready?', 'dilly dally.'],
   ['bye!', 'toodle pip!'],
 ];
-/** So often each example is learnt, and how fast: a minute of a small model without a GPU. */
-const EPOCHS = 12;
-const LEARNING_RATE = 2e-3;
+/** So often each example is learnt: half a minute of a small model without a GPU. */
+const EPOCHS = 6;
+/** The learning rate of a model of this width; wider ones learn at a lower one. */
+const LEARNING_RATE = 5e-3;
+const WIDTH = 512;
 
 export class Teach {
   /** [question, answer] of each line; both empty where nothing is to be learnt. */
@@ -92,7 +94,7 @@ export class Teach {
         data,
         name: NAME,
         epochs: EPOCHS,
-        learningRate: LEARNING_RATE,
+        learningRate: LEARNING_RATE * Math.min(1, WIDTH / host.engine.info.embedding_length),
         seed: 1,
         onProgress,
         signal,
