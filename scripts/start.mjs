@@ -18,6 +18,7 @@ const STEPS = {
   tensor: 'what `rillm/gpu` runs on, from Rust to WebAssembly (1 to 2 minutes after a change)',
   grammar: 'the grammar engine, the same way (1 to 2 minutes after a change)',
   cpu: 'the engine for the CPU, the same way (3 to 6 minutes after a change)',
+  train: 'the engine with what trains, the same way (3 to 6 minutes after a change)',
   engine: 'the engine, the same way (3 to 6 minutes after a change)',
   package: 'the package, from TypeScript to JavaScript (5 seconds)',
 };
