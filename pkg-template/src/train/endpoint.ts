@@ -138,6 +138,7 @@ export function trainingOf({ host, canTrain, check }: TrainingEngine): Training 
 
     checkpoints: {
       async list() {
+        check();
         const kept = await (await openCheckpoints()).list();
         kept.sort((a, b) => b.file.lastModified - a.file.lastModified);
         return kept.map(({ name, file }): SavedCheckpoint => {
@@ -146,6 +147,7 @@ export function trainingOf({ host, canTrain, check }: TrainingEngine): Training 
       },
 
       async delete(name) {
+        check();
         checkName(name);
         return (await openCheckpoints()).delete(name);
       },
