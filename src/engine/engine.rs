@@ -75,9 +75,10 @@ impl Model {
         }
     }
 
-    /// Encoders are always exact.
+    /// Encoders are exact, except on the CPU where it packs weights.
     pub fn precision(&self) -> Precision {
         match self {
+            Self::Encoder(encoder) if encoder.packs_weights() => Precision::Fast,
             Self::Decoder(decoder) => decoder.transformer.precision(),
             Self::Encoder(_) => Precision::Exact,
         }

@@ -46,6 +46,9 @@ pub struct SubgroupMatrix {
 pub struct Capabilities {
     /// It is the CPU's device, which runs functions in place of kernels.
     pub cpu: bool,
+    /// The CPU's device keeps weights packed for products with activations of 8 bits.
+    #[serde(skip)]
+    pub packs_weights: bool,
     /// WGSL's `f16` is available.
     pub shader_f16: bool,
     /// The smallest and the largest number of lanes of a subgroup; `None` without subgroups.
@@ -89,6 +92,7 @@ impl Adapter {
         let features = device.features();
         Capabilities {
             cpu: self.cpu,
+            packs_weights: false,
             shader_f16: features.contains(wgpu::Features::SHADER_F16),
             subgroups: self.subgroups.then_some(self.subgroup_sizes),
             software: self.info.is_fallback,

@@ -52,6 +52,9 @@ impl Default for CacheSizes {
 pub struct DeviceOptions {
     /// What runs the kernels. For the CPU nothing of the adapter counts.
     pub kind: DeviceKind,
+    /// On the CPU, pack weights as they come, and round the activations that they are multiplied with to 8 bits, a scale for every 32. On GPUs
+    /// ops of their own do that.
+    pub packs_weights: bool,
     /// Which adapter to take if there are several.
     pub power_preference: PowerPreference,
     /// Take the software adapter.

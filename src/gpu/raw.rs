@@ -53,6 +53,7 @@ impl RawDevice {
         {
             capabilities.subgroups = None;
         }
+        capabilities.packs_weights = capabilities.cpu && options.packs_weights;
         capabilities.software = options.software_kernels.unwrap_or(capabilities.software);
         capabilities.packed_dot &= !options.without_packed_dot;
         let storage = capabilities.max_workgroup_storage_size;

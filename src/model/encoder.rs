@@ -104,6 +104,11 @@ impl Encoder {
         self.quantization
     }
 
+    /// Whether the device packs weights, so that products round activations to 8 bits.
+    pub fn packs_weights(&self) -> bool {
+        self.context.device().capabilities().packs_weights
+    }
+
     /// Records one pass over `texts`. Returns what `pooling` makes of a span of each text, from its begin: [texts, n_embd], not normalized.
     pub fn forward(&self, texts: &[EncoderText<'_>], spans: &[[u32; 2]], pooling: Pooling) -> Result<Tensor> {
         let x = self.states(texts)?;

@@ -402,7 +402,10 @@ impl Transformer {
         match &self.fused {
             Some(fused) => {
                 let pass = self.fused_pass(fused, state, states);
-                let ops = Prefill { pass, precision: self.precision, small_batch };
+                // Where the device packs weights, the products round what they are given themselves.
+                let packs = self.context.device().capabilities().packs_weights;
+                let precision = if packs { Precision::Exact } else { self.precision };
+                let ops = Prefill { pass, precision, small_batch };
                 self.through_layers(&ops, stream, (state, states), layers, see)
             }
             None => {

@@ -92,13 +92,13 @@ impl Layout {
         Ok(rows_of_parts(self.format(tensor, config)?, rows, columns, unit, capabilities))
     }
 
-    /// The bytes of a tensor on the GPU, where no matrix is divided.
-    pub fn bytes(&self, tensor: &TensorInfo, config: &Config) -> Result<u64> {
+    /// The bytes of a tensor on a device, where no matrix is divided.
+    pub fn bytes(&self, tensor: &TensorInfo, config: &Config, capabilities: &Capabilities) -> Result<u64> {
         if is_vector(tensor) {
             return Ok(tensor.elements().saturating_mul(4));
         }
         let (rows, columns) = matrix_of(tensor)?;
-        Ok(self.format(tensor, config)?.soa_layout(rows, columns).bytes)
+        Ok(self.format(tensor, config)?.layout_on(rows, columns, Some(capabilities))?.bytes)
     }
 
     /// The GPU memory of the tensors that the configuration uses. Checks all types. Without limits, no matrix is divided.

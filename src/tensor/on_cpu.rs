@@ -1,12 +1,12 @@
 //! How ops run where the device is the CPU: an op's function gets the bytes of its tensors in place of a kernel.
 //!
 //! Weights lie in a buffer as they do in a file, row by row, and everything else as on a GPU. `groups_on_cpu.rs` says how those of other
-//! libraries' files do.
+//! libraries' files do. Where the device packs weights (`Capabilities::packs_weights`), those that can be are packed as they come.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::cpu::linear::row;
+use super::cpu::linear::{pack_rows, packed_bytes, row};
 use super::op::Reference;
 use super::quant::{Format, Table, quantize_reference};
 use super::{Context, DType, Desc, HostTensor, Op, Tensor};
@@ -21,6 +21,8 @@ pub struct CpuTensor<'a> {
     /// Shape and dtype.
     pub desc: Desc,
     bytes: Lent<'a>,
+    /// It is a weight that is packed for products with activations of 8 bits.
+    is_packed: bool,
 }
 
 /// What an op runs on.
@@ -49,19 +51,26 @@ impl<'a> CpuTensors<'a> {
 }
 
 /// The bytes of a tensor in a buffer of the CPU's device.
-pub(super) fn byte_length(desc: &Desc) -> Result<usize> {
+fn byte_length(desc: &Desc, packs: bool) -> Result<usize> {
     Ok(match desc.dtype {
         DType::Weight(format) => {
             let (rows, columns) = desc.shape.matrix()?;
-            format.bytes_on_cpu(rows, columns)?
+            format.bytes_on_cpu(rows, columns, packs)?
         }
         dtype => dtype.bytes(desc.shape.elements() as u64) as usize,
     })
 }
 
 impl<'a> CpuTensor<'a> {
-    fn new(desc: Desc, bytes: Lent<'a>) -> Result<Self> {
-        let length = byte_length(&desc)?;
+    fn new(desc: Desc, bytes: Lent<'a>, packs: bool) -> Result<Self> {
+        let length = byte_length(&desc, packs)?;
+        let is_packed = match desc.dtype {
+            DType::Weight(format) if packs => {
+                let (rows, columns) = desc.shape.matrix()?;
+                packed_bytes(format, rows, columns).is_some()
+            }
+            _ => false,
+        };
         let bytes = match bytes {
             Lent::Read(Cow::Borrowed(bytes)) => bytes.get(..length).map(|bytes| Lent::Read(Cow::Borrowed(bytes))),
             Lent::Read(Cow::Owned(mut bytes)) => (length <= bytes.len()).then(|| {
@@ -71,9 +80,14 @@ impl<'a> CpuTensor<'a> {
             Lent::Write(bytes) => bytes.get_mut(..length).map(Lent::Write),
         };
         match bytes {
-            Some(bytes) => Ok(Self { desc, bytes }),
+            Some(bytes) => Ok(Self { desc, bytes, is_packed }),
             None => bail!(Internal, "{desc:?} has more than the bytes that are bound"),
         }
+    }
+
+    /// Whether it is a weight that is packed for products with activations of 8 bits.
+    pub(super) fn is_packed(&self) -> bool {
+        self.is_packed
     }
 
     /// Its bytes.
@@ -141,9 +155,9 @@ impl<'a> CpuTensor<'a> {
     fn to_host(&self) -> Result<HostTensor> {
         let Desc { shape, dtype } = self.desc;
         if let DType::Weight(format) = dtype
-            && matches!(format.table, Table::Columns)
+            && (self.is_packed || matches!(format.table, Table::Columns))
         {
-            // A tensor of the host has no place for the order of its columns.
+            // A tensor of the host is as in a file.
             let (_, columns) = shape.matrix()?;
             let mut floats = vec![0.0; shape.elements()];
             for (at, out) in floats.chunks_exact_mut(columns).enumerate() {
@@ -185,6 +199,7 @@ struct Call {
     op: CpuOp,
     inputs: Vec<Desc>,
     outputs: Vec<Desc>,
+    packs_weights: bool,
 }
 
 impl CpuKernel for Call {
@@ -196,8 +211,10 @@ impl CpuKernel for Call {
 impl Call {
     fn call(&self, bound: Vec<Lent<'_>>) -> Result<()> {
         let descs = self.inputs.iter().chain(&self.outputs);
-        let mut inputs =
-            descs.zip(bound).map(|(desc, bytes)| CpuTensor::new(*desc, bytes)).collect::<Result<Vec<_>>>()?;
+        let mut inputs = descs
+            .zip(bound)
+            .map(|(desc, bytes)| CpuTensor::new(*desc, bytes, self.packs_weights))
+            .collect::<Result<Vec<_>>>()?;
         let outputs = inputs.split_off(self.inputs.len());
         self.op.run_on_cpu(CpuTensors { inputs, outputs })
     }
@@ -207,8 +224,11 @@ impl Call {
 struct Rows {
     from: &'static Format,
     to: &'static Format,
-    first_byte: usize,
-    bytes: usize,
+    columns: usize,
+    first_row: usize,
+    rows: usize,
+    /// The weight is packed.
+    packs: bool,
 }
 
 impl CpuKernel for Rows {
@@ -222,12 +242,34 @@ impl Rows {
         let Ok([Lent::Read(file), Lent::Write(weight)]) = <[Lent<'_>; 2]>::try_from(bound) else {
             bail!(Internal, "rows of a file go to one weight")
         };
-        let file = &file[..self.bytes];
-        let weight = &mut weight[self.first_byte..];
-        if self.from.name == self.to.name {
-            weight[..file.len()].copy_from_slice(file);
-            return Ok(());
+        let Some(file) = file.get(..self.rows * self.from.row_bytes(self.columns)?) else {
+            bail!(Internal, "a run of a file ends before its rows")
+        };
+        let is_quantised = self.from.name != self.to.name;
+        let mut rows =
+            vec![0; if is_quantised && self.packs { self.rows * self.to.row_bytes(self.columns)? } else { 0 }];
+        let place = match self.packs {
+            true => &mut rows[..],
+            false => {
+                let first = self.first_row * self.to.row_bytes(self.columns)?;
+                let Some(place) = weight.get_mut(first..) else { bail!(Internal, "a weight ends before its rows") };
+                place
+            }
+        };
+        if is_quantised {
+            self.quantise(file, place)?;
+        } else if !self.packs {
+            let Some(place) = place.get_mut(..file.len()) else { bail!(Internal, "a weight ends before its rows") };
+            place.copy_from_slice(file);
         }
+        if self.packs {
+            let rows = if is_quantised { &rows } else { file };
+            pack_rows(self.to, rows, [self.rows, self.columns], self.first_row, weight)?;
+        }
+        Ok(())
+    }
+
+    fn quantise(&self, file: &[u8], weight: &mut [u8]) -> Result<()> {
         let mut values = vec![0.0; file.len() / self.from.block_bytes * self.from.block_size];
         self.from.dequantize(file, &mut values)?;
         for (block, to) in values.chunks(self.to.block_size).zip(weight.chunks_exact_mut(self.to.block_bytes)) {
@@ -260,6 +302,7 @@ impl Context {
             op: kept,
             inputs: inputs.iter().map(|tensor| tensor.desc()).collect(),
             outputs: outputs.iter().map(Tensor::desc).collect(),
+            packs_weights: self.device().capabilities().packs_weights,
         };
         self.device().dispatch_on_cpu(op.name(), Arc::new(call), &bindings)
     }
@@ -276,8 +319,9 @@ impl Context {
             bail!(DtypeMismatch, "only weights are taken, not {:?}", weight.desc())
         };
         let (first_row, rows) = (first / blocks_per_row, blocks / blocks_per_row);
-        let first_byte = first_row * to.row_bytes(columns)?;
-        let kernel = Rows { from, to, first_byte, bytes: rows * from.row_bytes(columns)? };
+        let (all_rows, _) = weight.shape().matrix()?;
+        let packs = self.device().capabilities().packs_weights && packed_bytes(to, all_rows, columns).is_some();
+        let kernel = Rows { from, to, columns, first_row, rows, packs };
         let bindings = [Binding::Read(0, file), Binding::ReadWrite(1, weight.slice())];
         self.device().dispatch_on_cpu("rows", Arc::new(kernel), &bindings)
     }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use crate::support::skip;
 use crate::support::soak::is_soak;
 use rillm::engine::source::FileSource;
-use rillm::engine::{ChatTemplate, Engine, KvFormat, LoadOptions, Precision};
+use rillm::engine::{ChatTemplate, DeviceKind, Engine, KvFormat, LoadOptions, Precision};
 use rillm::model::gguf::Gguf;
 use serde_json::{Value, json};
 
@@ -142,6 +142,44 @@ fn fast_precision_keeps_the_demo_models_perplexity() {
         );
         assert!(moved.abs() < 0.005, "{format}: the perplexity moved by {:.3}%", moved * 100.0);
         assert!(same * 1000 >= tokens * 995, "{format}: {same} of {tokens} greedy choices are equal");
+    }
+}
+
+/// The same on the CPU, where it is all products that round activations.
+#[test]
+fn fast_precision_on_the_cpu_keeps_the_demo_models_perplexity() {
+    if !demo("eval-prompts.json").exists() {
+        return skip::skipped("models/demo/eval-prompts.json is not there");
+    }
+    for format in ["q8_0", "q4_0"] {
+        let file = demo(&format!("rillm-demo-{format}.gguf"));
+        let [exact, fast] = [Precision::Exact, Precision::Fast].map(|precision| {
+            let options = LoadOptions {
+                precision: Some(precision),
+                kv_cache: Some(KvFormat::F32),
+                device_kind: DeviceKind::Cpu,
+                ..Default::default()
+            };
+            load_with(&file, &options)
+        });
+        assert_eq!(fast.info().precision, Precision::Fast);
+        assert!(fast.info().weight_bytes > exact.info().weight_bytes, "scales are floats where weights are packed");
+        let texts = texts_of(&file, &exact, &read_prompts());
+        let [(wanted, choices), (loss, fast_choices)] = [&exact, &fast].map(|engine| score(engine, &texts));
+        let tokens = choices.len();
+        let perplexity = |loss: f64| (loss / tokens as f64).exp();
+        let moved = perplexity(loss) / perplexity(wanted) - 1.0;
+        let same = choices.iter().zip(&fast_choices).filter(|(a, b)| a == b).count();
+        println!(
+            "{format} on the CPU: {} answers, {tokens} tokens; perplexity exact {:.5}, fast {:.5} ({:+.3}%); {same} of {tokens} greedy choices equal",
+            texts.len(),
+            perplexity(wanted),
+            perplexity(loss),
+            moved * 100.0,
+        );
+        assert!(moved != 0.0, "{format}: nothing was rounded");
+        assert!(moved.abs() < 0.01, "{format}: the perplexity moved by {:.3}%", moved * 100.0);
+        assert!(same * 100 >= tokens * 99, "{format}: {same} of {tokens} greedy choices are equal");
     }
 }
 

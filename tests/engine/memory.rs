@@ -9,7 +9,8 @@ use crate::support::files::golden;
 use rillm::engine::request::CompletionRequest;
 use rillm::engine::source::FileSource;
 use rillm::engine::{
-    Autotune, DeviceOptions, Engine, LoadOptions, MemoryPressure, MemoryUse, PressureAction, PressureListener, inspect,
+    Autotune, DeviceKind, DeviceOptions, Engine, LoadOptions, MemoryPressure, MemoryUse, Precision, PressureAction,
+    PressureListener, inspect,
 };
 use rillm::error::Code;
 use rillm::model::checkpoint::Checkpoint;
@@ -275,4 +276,31 @@ fn what_finds_no_room_leaves_the_engine_usable() {
     device.set_memory_limit(None);
     assert_eq!(answer(&engine, prompt(3, 60), 8).unwrap(), wanted);
     adds_up(&engine);
+}
+
+/// Weights that are packed for the CPU take more than those of a file: where they find no room, the load says what does.
+#[test]
+fn packed_weights_without_room_are_told() {
+    let load = |precision, limit| {
+        let options = LoadOptions {
+            device_kind: DeviceKind::Cpu,
+            precision: Some(precision),
+            context_length: Some(64),
+            device: DeviceOptions { memory_limit: limit, ..Default::default() },
+            ..Default::default()
+        };
+        pollster::block_on(Engine::load(&heavy(4096), &options, &mut |_| Ok(())))
+    };
+    let fast = load(Precision::Fast, None).unwrap();
+    let exact = load(Precision::Exact, None).unwrap();
+    let (packed, plain) = (fast.info().weight_bytes, exact.info().weight_bytes);
+    assert!(packed > plain && packed < plain * 11 / 10, "{packed} bytes in place of {plain}");
+    // Nothing is held twice.
+    assert!(fast.stats().memory.total < packed + packed / 10, "{}", fast.stats().memory);
+    let limit = Some((plain + packed) / 2);
+    let error = load(Precision::Fast, limit).err().unwrap();
+    assert_eq!(error.code(), Code::OutOfMemory, "{error}");
+    assert!(error.message().contains("\"exact\" takes less"), "{error}");
+    let error = load(Precision::Exact, Some(plain / 2)).err().unwrap();
+    assert!(error.code() == Code::OutOfMemory && !error.message().contains("packed"), "{error}");
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rillm::Code;
 use rillm::engine::request::CompletionRequest;
 use rillm::engine::source::{FileSource, MemorySource};
-use rillm::engine::{Chunk, Engine, FinishReason, KvFormat, LoadOptions, Precision};
+use rillm::engine::{Chunk, DeviceKind, Engine, FinishReason, KvFormat, LoadOptions, Precision};
 use serde_json::{Value, json};
 
 fn golden() -> PathBuf {
@@ -246,7 +246,7 @@ fn logits(engine: &Engine, ids: &[u32]) -> Vec<f32> {
     pollster::block_on(async { engine.forward(ids).await?.readback().await }).unwrap()
 }
 
-/// A pass over few tokens takes kernels of its own, the same ones in both precisions, and gives what a pass over many gives.
+/// A pass over few tokens takes kernels of its own, on GPUs the same ones in both precisions, and gives what a pass over many gives.
 #[test]
 fn few_tokens_give_what_many_give() {
     for name in ["tiny_llama/tied-f16.gguf", "tiny_llama/untied-q8_0.gguf", "tiny_qwen2/untied-q4_0.gguf"] {
@@ -256,16 +256,20 @@ fn few_tokens_give_what_many_give() {
         };
         let (exact, fast) = (of(Precision::Exact), of(Precision::Fast));
         let prompt: Vec<u32> = (0..40).map(|i| i * i * 7 % 200).collect();
-        let all = logits(&exact, &prompt);
-        let columns = all.len() / prompt.len();
+        let is_on_cpu = fast.info().device == DeviceKind::Cpu;
+        let all = [&exact, &fast].map(|engine| logits(engine, &prompt));
+        let columns = all[0].len() / prompt.len();
         for tokens in 2..=8 {
-            let few = logits(&exact, &prompt[..tokens]);
-            let wanted = &all[..tokens * columns];
-            let difference: f64 = few.iter().zip(wanted).map(|(a, b)| f64::from(a - b).powi(2)).sum();
-            let norm: f64 = wanted.iter().map(|b| f64::from(*b).powi(2)).sum();
-            // Written so that NaN fails.
-            assert!((difference / norm).sqrt() < 1e-5, "{name} {tokens}: {:.2e}", (difference / norm).sqrt());
-            assert_eq!(logits(&fast, &prompt[..tokens]), few, "{name} {tokens}");
+            let few = [&exact, &fast].map(|engine| logits(engine, &prompt[..tokens]));
+            // On GPUs few tokens are exact in both precisions.
+            for at in if is_on_cpu { 0..2 } else { 0..1 } {
+                let wanted = &all[at][..tokens * columns];
+                let difference: f64 = few[at].iter().zip(wanted).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+                let norm: f64 = wanted.iter().map(|b| f64::from(*b).powi(2)).sum();
+                // Written so that NaN fails.
+                assert!((difference / norm).sqrt() < 1e-5, "{name} {tokens}: {:.2e}", (difference / norm).sqrt());
+            }
+            assert_eq!(few[0] == few[1], !is_on_cpu || name.ends_with("f16.gguf"), "{name} {tokens}");
         }
         let before = exact.stats().dispatches;
         logits(&exact, &prompt[..6]);

@@ -8,7 +8,7 @@ use rillm::Code;
 use rillm::gpu::{Binding, Shader, Template};
 use rillm::tensor::quant::packed::{self, Kind};
 use rillm::tensor::{
-    Context, DeviceKind, DeviceOptions, HostTensor, Rng, TargetRows, Tensor, WeightUpload, ops, quant,
+    Context, DType, DeviceKind, DeviceOptions, HostTensor, Rng, TargetRows, Tensor, WeightUpload, ops, quant,
 };
 
 fn cpu() -> Context {
@@ -64,6 +64,115 @@ fn weights_are_quantised_by_the_rules() {
             weights.chunks(columns).map(|row| row.iter().zip(&x).map(|(w, x)| w * x).sum::<f32>()).collect();
         assert_close(name, &got, &HostTensor::f32(&[1, rows], &wanted), 1e-5);
     }
+}
+
+fn packing() -> Context {
+    context_with(&DeviceOptions { kind: DeviceKind::Cpu, packs_weights: true, ..Default::default() })
+}
+
+/// Formats that are packed.
+const PACKED: [&str; 8] = ["q4_0", "q4_1", "q4_k", "q5_0", "q5_1", "q5_k", "q6_k", "q8_0"];
+
+/// Where weights are packed, functions give what the references give, but for the rounding of activations to 8 bits.
+#[test]
+fn functions_with_packed_weights_agree_with_references() {
+    let context = packing();
+    let mut tried = 0;
+    for (name, cases) in wanted() {
+        for (index, case) in cases().iter().enumerate() {
+            let is_packed =
+                |input: &HostTensor| matches!(input.dtype, DType::Weight(format) if PACKED.contains(&format.name));
+            if !case.inputs.iter().any(is_packed) {
+                continue;
+            }
+            let mut inputs = case.inputs.clone();
+            let mut wanted = case.op.reference(&mut inputs).unwrap();
+            wanted.extend(case.op.mutates().iter().map(|index| inputs[*index].clone()));
+            let got = block_on(context.run_case(case)).unwrap_or_else(|error| panic!("{name}, case {index}: {error}"));
+            assert_eq!(got.len(), wanted.len());
+            for (got, wanted) in got.iter().zip(&wanted) {
+                // A few sums may be near zero, of terms that are not.
+                let most = if wanted.shape.elements() < 32 { 0.2 } else { 0.015 };
+                assert_close(&format!("{name}, case {index}"), got, wanted, case.tolerance.max(most));
+            }
+            tried += 1;
+        }
+    }
+    assert!(tried > 100, "{tried} cases");
+}
+
+/// The activations that packed weights are multiplied with: of each 32 the largest becomes 127.
+fn rounded(x: &[f32]) -> Vec<f32> {
+    let of_block = |block: &[f32]| {
+        let scale = block.iter().fold(0f32, |most, x| most.max(x.abs())) / 127.0;
+        block.iter().map(move |x| if scale > 0.0 { (x / scale).round() * scale } else { 0.0 }).collect::<Vec<_>>()
+    };
+    x.chunks(32).flat_map(of_block).collect()
+}
+
+#[test]
+fn packed_weights_are_multiplied_with_rounded_activations() {
+    let context = packing();
+    let mut rng = Rng(17);
+    // The last is not packed.
+    for name in PACKED.into_iter().chain(["iq4_nl"]) {
+        let format = quant::Format::by_name(name).unwrap();
+        for (rows, columns) in [(1, 32), (7, 96), (8, 256), (131, 544), (509, 1024)] {
+            let columns = usize::next_multiple_of(columns, format.block_size);
+            let host = rng.weight(format, rows, columns);
+            // In parts whose rows begin and end within groups, each in pieces.
+            let weight = context.empty(host.desc(), "weight").unwrap();
+            let row_bytes = host.bytes.len() / rows;
+            let middle = (0..=rows / 3).rev().find(|row| format.splits_at(*row, columns)).unwrap();
+            for (first, count) in [(middle, rows - middle), (0, middle)].into_iter().filter(|part| part.1 > 0) {
+                let mut upload = WeightUpload::into_rows(&context, weight.clone(), first, count).unwrap();
+                for piece in host.bytes[first * row_bytes..(first + count) * row_bytes].chunks(777) {
+                    upload.write(&piece.to_vec()).unwrap();
+                }
+                upload.finish().unwrap();
+            }
+            let floats = host.to_f32().unwrap();
+            let ids: Vec<u32> = (0..rows as u32).rev().collect();
+            let ids = context.tensor(&HostTensor::u32(&[rows], &ids)).unwrap();
+            let got = context.run1(&ops::Embedding { soa: false }, &[&ids, &weight]).unwrap();
+            let got = block_on(context.readback_one(&got)).unwrap();
+            let reversed: Vec<f32> = floats.chunks(columns).rev().flatten().copied().collect();
+            assert_close(name, &got, &HostTensor::f32(&[rows, columns], &reversed), 1e-6);
+            for tokens in [1, 2, 5, 37] {
+                let host = rng.tensor(&[tokens, columns]);
+                let got = context.run1(ops::linear(tokens), &[&context.tensor(&host).unwrap(), &weight]).unwrap();
+                let got = block_on(context.readback_one(&got)).unwrap();
+                let host = host.to_f32().unwrap();
+                let x = if name == "iq4_nl" { host } else { rounded(&host) };
+                let mut products = Vec::with_capacity(tokens * rows);
+                for x in x.chunks(columns) {
+                    for row in floats.chunks(columns) {
+                        let product: f64 = row.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
+                        products.push(product as f32);
+                    }
+                }
+                let what = format!("{name} [{rows}, {columns}], {tokens} tokens");
+                assert_close(&what, &got, &HostTensor::f32(&[tokens, rows], &products), 2e-5);
+            }
+        }
+    }
+}
+
+/// Weights are held once, and as large as was told.
+#[test]
+fn packed_weights_take_the_memory_that_was_told() {
+    let context = packing();
+    let mut rng = Rng(19);
+    for (name, bytes_of_32) in [("q4_0", 20), ("q4_1", 24), ("q4_k", 24), ("q6_k", 40), ("q8_0", 36), ("f16", 64)] {
+        let format = quant::Format::by_name(name).unwrap();
+        let (rows, columns) = (16, 512);
+        let weight = context.tensor(&rng.weight(format, rows, columns)).unwrap();
+        let told = (rows * columns / 32 * bytes_of_32) as u64;
+        assert_eq!(weight.bytes(), told, "{name}");
+        assert_eq!(format.layout_on(rows, columns, Some(context.device().capabilities())).unwrap().bytes, told);
+    }
+    // Without the option nothing is packed.
+    assert!(!cpu().device().capabilities().packs_weights);
 }
 
 /// Columns that belong to groups in any order: GPTQ's `desc_act`.

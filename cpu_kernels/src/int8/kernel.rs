@@ -29,22 +29,29 @@ const TOKENS: usize = 4;
 
 fn groups<R: Record, B: Block, D: Dots>((weights, x, out): (&Packed<'_>, &Pieces<D>, &mut [f32])) {
     let tokens: Vec<&Pieces<D>> = x.chunks_exact(weights.columns / PIECE).collect();
-    for (index, records) in weights.bytes.chunks_exact(weights.group_bytes).enumerate() {
-        let records: &[R] = bytemuck::cast_slice(records);
-        let first = index * GROUP;
-        let rows = first..weights.rows.min(first + GROUP);
+    let of_tile = (TILE_BYTES / weights.group_bytes).max(1);
+    for (tile, groups) in weights.bytes.chunks(weights.group_bytes * of_tile).enumerate() {
         let outputs = out.chunks_mut(weights.rows * TOKENS);
         for (tokens, out) in tokens.chunks(TOKENS).zip(outputs) {
-            match tokens {
-                [a, b, c, d] => put(times::<D, R, 4>(records, [a, b, c, d]), weights.rows, &rows, out),
-                [a, b, c] => put(times::<D, R, 3>(records, [a, b, c]), weights.rows, &rows, out),
-                [a, b] => put(times::<D, R, 2>(records, [a, b]), weights.rows, &rows, out),
-                [a] => put(times::<D, R, 1>(records, [a]), weights.rows, &rows, out),
-                _ => {}
+            for (index, records) in groups.chunks_exact(weights.group_bytes).enumerate() {
+                let records: &[R] = bytemuck::cast_slice(records);
+                let first = (tile * of_tile + index) * GROUP;
+                let rows = first..weights.rows.min(first + GROUP);
+                match tokens {
+                    [a, b, c, d] => put(times::<D, R, 4>(records, [a, b, c, d]), weights.rows, &rows, out),
+                    [a, b, c] => put(times::<D, R, 3>(records, [a, b, c]), weights.rows, &rows, out),
+                    [a, b] => put(times::<D, R, 2>(records, [a, b]), weights.rows, &rows, out),
+                    [a] => put(times::<D, R, 1>(records, [a]), weights.rows, &rows, out),
+                    _ => {}
+                }
             }
         }
     }
 }
+
+/// Bytes of groups that all tokens are multiplied with before the next ones: they stay in the second cache, and the activations of `TOKENS`
+/// tokens meanwhile in the first.
+const TILE_BYTES: usize = 128 << 10;
 
 /// Writes the products of some rows with some tokens.
 #[inline(always)]

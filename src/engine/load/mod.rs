@@ -27,7 +27,7 @@ use crate::engine::engine::{Engine, Inner, Model};
 use crate::engine::grammars::Grammars;
 use crate::engine::memory::{Lasting, MemoryUse};
 use crate::engine::scoring::{ScoredBy, Scoring};
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::model::checkpoint::Checkpoint;
 use crate::model::config::Config;
 use crate::model::folder::{Folder, OneFile};
@@ -164,8 +164,14 @@ impl Engine {
         let loaded = Self::load_on(device.clone(), folder, file, options, progress, &held).await;
         loaded.map_err(|error| {
             let held = MemoryUse::of(&device, held.get(), 0);
+            let packs = device.capabilities().packs_weights;
             device.destroy();
-            held.explain(error)
+            let error = held.explain(error);
+            if !packs || error.code() != Code::OutOfMemory {
+                return error;
+            }
+            let advice = "weights are packed for the precision \"fast\"; \"exact\" takes less memory";
+            Error::new(error.code(), format!("{}; {advice}", error.message()))
         })
     }
 
@@ -209,7 +215,7 @@ impl Engine {
             None => weights.await?,
         };
         drop(preview);
-        let unread = unread_bytes(&checkpoint, &config, &layout.of(&config))?;
+        let unread = unread_bytes(&checkpoint, &config, &layout.of(&config), context.device().capabilities())?;
         let mut decoding = Decoding { capacity, max_sequences, precision, kv_format, warnings: plan.warnings };
         let model_config = config.clone();
         let ready = if is_encoder {

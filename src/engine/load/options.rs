@@ -92,8 +92,9 @@ pub struct LoadOptions {
     /// For a language model that ranks documents by the logits of two tokens, where its files don't say so: the token that speaks against a
     /// document, then the one for it. A plain folder of Qwen3-Reranker takes `["no", "yes"]`. As in vLLM.
     pub classifier_from_token: Option<Vec<String>>,
-    /// How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32) if the weights are quantised too;
-    /// `exact` keeps 32-bit floats everywhere. Default: `fast` on a GPU, `exact` on a software adapter, where 8 bits gain nothing.
+    /// How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32) if the weights are quantised too; on
+    /// the CPU all else is computed with them as well, which takes half of the time and up to half more memory. `exact` keeps 32-bit floats
+    /// everywhere. Default: `fast` on a GPU, `exact` on the CPU and on a software adapter, where 8 bits gain nothing.
     pub precision: Option<Precision>,
     /// How the KV cache stores keys and values. `f16` takes half the memory of `f32`. `q8_0` takes 0.53 of the memory of `f16`: 8-bit
     /// integers with a scale for every 32 of a head (heads are padded to a multiple of 32). Default: `f16`, and `f32` with the precision
@@ -147,6 +148,7 @@ impl LoadOptions {
     /// What the device is asked for.
     pub(super) fn device(&self) -> DeviceOptions {
         DeviceOptions {
+            packs_weights: self.device.packs_weights || self.precision == Some(Precision::Fast),
             kind: if self.device_kind == DeviceKind::Auto { self.device.kind } else { self.device_kind },
             power_preference: self.power_preference.unwrap_or(self.device.power_preference),
             force_fallback_adapter: self.force_fallback_adapter || self.device.force_fallback_adapter,

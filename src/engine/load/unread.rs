@@ -4,9 +4,15 @@ use crate::error::Result;
 use crate::model::Layout;
 use crate::model::checkpoint::{Checkpoint, TensorInfo};
 use crate::model::config::Config;
+use crate::tensor::Capabilities;
 
 /// Bytes on the GPU: of tables of which a token reads a row, of an encoder, of experts that a token does not use, and of a head that drafts.
-pub(super) fn unread_bytes(checkpoint: &Checkpoint<'_>, config: &Config, layout: &Layout) -> Result<u64> {
+pub(super) fn unread_bytes(
+    checkpoint: &Checkpoint<'_>,
+    config: &Config,
+    layout: &Layout,
+    capabilities: &Capabilities,
+) -> Result<u64> {
     let is_output = config.tie_embeddings && !config.arch.is_encoder;
     // A token leaves the first number of parts unread; the second is the number of all parts.
     let unread = |tensor: &TensorInfo| match tensor.name.as_str() {
@@ -24,7 +30,7 @@ pub(super) fn unread_bytes(checkpoint: &Checkpoint<'_>, config: &Config, layout:
     for tensor in checkpoint.tensors.iter().filter(|tensor| config.uses(&tensor.name)) {
         let (parts, of) = unread(tensor);
         if parts > 0 {
-            bytes = bytes.saturating_add(layout.bytes(tensor, config)? / of * parts);
+            bytes = bytes.saturating_add(layout.bytes(tensor, config, capabilities)? / of * parts);
         }
     }
     Ok(bytes)

@@ -7,20 +7,73 @@ use rillm_cpu_kernels as kernels;
 use super::fits;
 use super::groups::{self, Ordered};
 use crate::error::Result;
-use crate::tensor::quant::{Format, packed};
+use crate::tensor::quant::{Format, packed::kind_of};
 use crate::tensor::{CpuTensor, DType};
 
 /// How the crate names a format.
 fn format_of(format: &Format) -> kernels::Format {
     let known = match format.gguf_type {
         Some(id) => kernels::Format::by_gguf_type(id),
-        None => packed::kind_of(format).map(|kind| groups::format_of(kind, format.block_size)),
+        None => kind_of(format).map(|kind| groups::format_of(kind, format.block_size)),
     };
     known.unwrap_or(kernels::Format::Other(kernels::OtherFormat {
         block_size: format.block_size,
         block_bytes: format.block_bytes,
         dequantize_block: format.dequantize_block,
     }))
+}
+
+/// Bytes of a matrix where weights are packed for products with activations of 8 bits. `None` if it can't be.
+pub fn packed_bytes(format: &Format, rows: usize, columns: usize) -> Option<usize> {
+    format.gguf_type.and_then(kernels::Format::by_gguf_type).and_then(|of| kernels::Packed::bytes(of, rows, columns))
+}
+
+/// Packs rows of a file to their place in a weight of zeros.
+pub fn pack_rows(
+    format: &Format,
+    bytes: &[u8],
+    [rows, columns]: [usize; 2],
+    first_row: usize,
+    weight: &mut [u8],
+) -> Result<()> {
+    let rows = fits(kernels::Weights::new(format_of(format), bytes, rows, columns))?;
+    fits(kernels::pack(&rows, first_row, weight))
+}
+
+fn packed<'a>(weight: &'a CpuTensor<'_>) -> Result<Option<kernels::Packed<'a>>> {
+    let DType::Weight(format) = weight.desc.dtype else { return Ok(None) };
+    if !weight.is_packed() {
+        return Ok(None);
+    }
+    let (rows, columns) = weight.desc.shape.matrix()?;
+    fits(kernels::Packed::new(format_of(format), weight.bytes(), rows, columns)).map(Some)
+}
+
+/// The products of a packed weight's rows with activations that are rounded to 8 bits. Whole groups of rows are multiplied, as experts' matrices may
+/// begin and end within one.
+fn packed_rows(
+    packed: &kernels::Packed<'_>,
+    rows: Range<usize>,
+    x: &kernels::Quantized,
+    tokens: usize,
+    out: &mut [f32],
+) -> Result<()> {
+    let all = packed.shape().0;
+    let first = rows.start / kernels::GROUP * kernels::GROUP;
+    let whole = first..rows.end.next_multiple_of(kernels::GROUP).min(all);
+    let weights = fits(packed.rows(whole.clone()))?;
+    if whole == rows {
+        return fits(kernels::mat_mul_int8(&weights, x, out));
+    }
+    let mut products = vec![0.0; tokens * whole.len()];
+    fits(kernels::mat_mul_int8(&weights, x, &mut products))?;
+    let before = rows.start - first;
+    if !rows.is_empty() {
+        for (out, products) in out.chunks_exact_mut(rows.len()).zip(products.chunks_exact(whole.len())) {
+            out.copy_from_slice(&products[before..before + rows.len()]);
+        }
+    }
+    Ok(())
 }
 
 fn weights<'a>(weight: &'a CpuTensor<'_>) -> Result<kernels::Weights<'a>> {
@@ -42,6 +95,11 @@ pub fn linear_rows(weight: &CpuTensor<'_>, rows: Range<usize>, x: &[f32]) -> Res
     let (_, columns) = weight.desc.shape.matrix()?;
     let tokens = x.len().checked_div(columns).unwrap_or(0);
     let mut out = vec![0.0; tokens * rows.len()];
+    if let Some(packed) = packed(weight)? {
+        let x = fits(kernels::Quantized::new(x, tokens, columns))?;
+        packed_rows(&packed, rows, &x, tokens, &mut out)?;
+        return Ok(out);
+    }
     if let Some(ordered) = Ordered::of(weight)? {
         ordered.mat_mul(rows, tokens, x, &mut out)?;
         return Ok(out);
@@ -53,6 +111,9 @@ pub fn linear_rows(weight: &CpuTensor<'_>, rows: Range<usize>, x: &[f32]) -> Res
 
 /// A row as floats.
 pub fn row(weight: &CpuTensor<'_>, row: usize, out: &mut [f32]) -> Result<()> {
+    if let Some(packed) = packed(weight)? {
+        return fits(packed.dequantize_row(row, out));
+    }
     if let Some(ordered) = Ordered::of(weight)? {
         return ordered.dequantize(row..row + 1, out);
     }

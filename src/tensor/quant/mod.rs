@@ -43,6 +43,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::Rng;
+use super::cpu::linear::packed_bytes;
 use crate::error::Result;
 use crate::gpu::{BINDING_ALIGNMENT, Capabilities, Define};
 
@@ -293,12 +294,17 @@ impl Format {
         if !capabilities.is_some_and(|capabilities| capabilities.cpu) {
             return Ok(self.soa_layout(rows, columns));
         }
-        let bytes = (self.bytes_on_cpu(rows, columns)? as u64).next_multiple_of(16);
+        let packs = capabilities.is_some_and(|capabilities| capabilities.packs_weights);
+        let bytes = (self.bytes_on_cpu(rows, columns, packs)? as u64).next_multiple_of(16);
         Ok(SoaLayout { arrays: vec![(0, bytes)], bytes })
     }
 
-    /// Bytes of a matrix [rows, columns] on the CPU: its rows, and after them of each column the group, if the format asks for it.
-    pub(super) fn bytes_on_cpu(&self, rows: usize, columns: usize) -> Result<usize> {
+    /// Bytes of a matrix [rows, columns] on the CPU: its rows, and after them of each column the group, if the format asks for it. With `packs`,
+    /// it is packed if it can be.
+    pub(super) fn bytes_on_cpu(&self, rows: usize, columns: usize, packs: bool) -> Result<usize> {
+        if packs && let Some(bytes) = packed_bytes(self, rows, columns) {
+            return Ok(bytes);
+        }
         let groups = if matches!(self.table, Table::Columns) { 2 * columns } else { 0 };
         Ok(rows * self.row_bytes(columns)? + groups)
     }
