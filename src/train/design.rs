@@ -91,7 +91,7 @@ impl Design {
         };
         let found = device.attempt("the training", room).await;
         let found = found.map_err(|error| {
-            error.context(&format!(
+            error.context(format!(
                 "training takes about {total} bytes on the GPU besides the model; lower rank, maxLength or targets"
             ))
         });
