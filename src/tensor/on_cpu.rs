@@ -248,13 +248,12 @@ impl Rows {
         let is_quantised = self.from.name != self.to.name;
         let mut rows =
             vec![0; if is_quantised && self.packs { self.rows * self.to.row_bytes(self.columns)? } else { 0 }];
-        let place = match self.packs {
-            true => &mut rows[..],
-            false => {
-                let first = self.first_row * self.to.row_bytes(self.columns)?;
-                let Some(place) = weight.get_mut(first..) else { bail!(Internal, "a weight ends before its rows") };
-                place
-            }
+        let place = if self.packs {
+            &mut rows[..]
+        } else {
+            let first = self.first_row * self.to.row_bytes(self.columns)?;
+            let Some(place) = weight.get_mut(first..) else { bail!(Internal, "a weight ends before its rows") };
+            place
         };
         if is_quantised {
             self.quantise(file, place)?;
