@@ -166,6 +166,14 @@ function instance(name: Name, glue: Glue & Generated): Wasm {
   return { ...rest, ...guarded, memoryBytes: () => initSync().memory.buffer.byteLength };
 }
 
+/**
+ * Glue that only some need. Bundlers must not see the import: workers of Vite 6 and 7 are one file each, which can't hold one. They see its address
+ * and copy the file, which imports nothing.
+ */
+function importedGlue(address: URL): Promise<unknown> {
+  return import(/* @vite-ignore */ /* webpackIgnore: true */ address.href);
+}
+
 /** Fetches and compiles a wasm on the first call, and makes a new instance after a trap. `own` is its address beside the package. */
 function loaderOf(
   name: Name,
@@ -204,14 +212,14 @@ const loadCpu = loaderOf(
   'rillm_cpu',
   ['cpuWasmUrl', 'cpuWasmModule'],
   () => new URL('./wasm/rillm_cpu_bg.wasm', import.meta.url),
-  () => import('./wasm/rillm_cpu.js'),
+  () => importedGlue(new URL('./wasm/rillm_cpu.js', import.meta.url)),
 );
 
 const loadTraining = loaderOf(
   'rillm_train',
   ['trainingWasmUrl', 'trainingWasmModule'],
   () => new URL('./wasm/rillm_train_bg.wasm', import.meta.url),
-  () => import('./wasm/rillm_train.js'),
+  () => importedGlue(new URL('./wasm/rillm_train.js', import.meta.url)),
   'wasmengine_trainLora',
 );
 
