@@ -92,7 +92,7 @@ fn functions_with_packed_weights_agree_with_references() {
             assert_eq!(got.len(), wanted.len());
             for (got, wanted) in got.iter().zip(&wanted) {
                 // A few sums may be near zero, of terms that are not.
-                let most = if wanted.shape.elements() < 32 { 0.2 } else { 0.015 };
+                let most = if wanted.shape.elements() < 32 { 0.2 } else { 0.04 };
                 assert_close(&format!("{name}, case {index}"), got, wanted, case.tolerance.max(most));
             }
             tried += 1;
@@ -105,7 +105,8 @@ fn functions_with_packed_weights_agree_with_references() {
 fn rounded(x: &[f32]) -> Vec<f32> {
     let of_block = |block: &[f32]| {
         let scale = block.iter().fold(0f32, |most, x| most.max(x.abs())) / 127.0;
-        block.iter().map(move |x| if scale > 0.0 { (x / scale).round() * scale } else { 0.0 }).collect::<Vec<_>>()
+        let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+        block.iter().map(move |x| (x * inverse).round_ties_even() * scale).collect::<Vec<_>>()
     };
     x.chunks(32).flat_map(of_block).collect()
 }

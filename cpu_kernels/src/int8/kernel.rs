@@ -22,6 +22,11 @@ pub fn mat_mul_int8<D: Dots>(weights: &Packed<'_>, x: &Quantized<D>, out: &mut [
     Ok(())
 }
 
+/// The same in the way that the build is fast with. Not generic, so that it is compiled with this crate and optimised as it is, not as its callers.
+pub fn mat_mul_packed(weights: &Packed<'_>, x: &Quantized, out: &mut [f32]) -> Result<(), Mismatch> {
+    mat_mul_int8(weights, x, out)
+}
+
 type Pieces<D> = [Activation<<D as Dots>::Quads>];
 
 /// Tokens that share what is unpacked of the weights. With eight rows their sums fit into the registers.

@@ -12,5 +12,5 @@ mod records;
 
 pub use activations::Quantized;
 pub use dots::{Bytes, Halves};
-pub use kernel::mat_mul_int8;
+pub use kernel::{mat_mul_int8, mat_mul_packed};
 pub use pack::{GROUP, Packed, pack};

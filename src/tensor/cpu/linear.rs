@@ -63,10 +63,10 @@ fn packed_rows(
     let whole = first..rows.end.next_multiple_of(kernels::GROUP).min(all);
     let weights = fits(packed.rows(whole.clone()))?;
     if whole == rows {
-        return fits(kernels::mat_mul_int8(&weights, x, out));
+        return fits(kernels::mat_mul_packed(&weights, x, out));
     }
     let mut products = vec![0.0; tokens * whole.len()];
-    fits(kernels::mat_mul_int8(&weights, x, &mut products))?;
+    fits(kernels::mat_mul_packed(&weights, x, &mut products))?;
     let before = rows.start - first;
     if !rows.is_empty() {
         for (out, products) in out.chunks_exact_mut(rows.len()).zip(products.chunks_exact(whole.len())) {
