@@ -4,11 +4,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::design::LoraOptions;
 use super::memory::TrainingMemory;
 use super::optimizer::AdamWOptions;
 use super::schedule::Schedule;
 use super::targets::Targets;
-use super::trainer::LoraOptions;
 use crate::error::Result;
 
 /// What is learnt, and how.

@@ -2,13 +2,35 @@
 
 use super::loss::Example;
 use super::memory::TrainingMemory;
-use super::trainer::LoraOptions;
+use super::optimizer::AdamWOptions;
+use super::targets::Targets;
 use crate::error::Result;
 use crate::model::{DenseDecoder, HeldRows, Matrix, Transformer};
 use crate::tensor::{Context, Desc};
 
 /// So much is asked for in one buffer when room is looked for.
 const PIECE_BYTES: u64 = 64 << 20;
+
+/// What is trained.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoraOptions {
+    /// The rows of A and the columns of B.
+    pub rank: usize,
+    /// What is learnt counts α / rank times.
+    pub alpha: f64,
+    /// The matrices that learn.
+    pub targets: Targets,
+    /// For the numbers to begin with.
+    pub seed: u64,
+    /// How steps are made.
+    pub optimizer: AdamWOptions,
+}
+
+impl Default for LoraOptions {
+    fn default() -> Self {
+        Self { rank: 8, alpha: 16.0, targets: Targets::default(), seed: 0, optimizer: AdamWOptions::default() }
+    }
+}
 
 /// A model that can be trained, and settings that fit it.
 pub(super) struct Design {

@@ -26,12 +26,13 @@ pub use api::{
     CheckpointOptions, HeldOut, HeldOutLoss, LoraTraining, TrainingCheckpoint, TrainingEvent, TrainingPlan,
     TrainingStep,
 };
+pub use design::LoraOptions;
 pub use lora::{TrainedLora, plan_lora, train_lora};
 pub use loss::Example;
 pub use memory::TrainingMemory;
 pub use optimizer::AdamWOptions;
 pub use schedule::Schedule;
 pub use targets::Targets;
-pub use trainer::{LoraOptions, StepReport, Trainer};
+pub use trainer::{StepReport, Trainer};
 
 pub use crate::model::adapters::PairValues;

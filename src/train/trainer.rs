@@ -2,13 +2,12 @@
 
 use std::rc::Rc;
 
-use super::design::Design;
+use super::design::{Design, LoraOptions};
 use super::forward::Forward;
 use super::loss::Example;
 use super::low_rank::LowRank;
 use super::memory::TrainingMemory;
-use super::optimizer::{AdamWOptions, Optimizer};
-use super::targets::Targets;
+use super::optimizer::Optimizer;
 use crate::array::{Array, Library};
 use crate::error::Result;
 use crate::model::Transformer;
@@ -17,27 +16,6 @@ use crate::tensor::{Context, Tensor};
 
 /// So many bytes are read from the GPU at once.
 const READ_BYTES: u64 = 64 << 20;
-
-/// What is trained.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LoraOptions {
-    /// The rows of A and the columns of B.
-    pub rank: usize,
-    /// What is learnt counts α / rank times.
-    pub alpha: f64,
-    /// The matrices that learn.
-    pub targets: Targets,
-    /// For the numbers to begin with.
-    pub seed: u64,
-    /// How steps are made.
-    pub optimizer: AdamWOptions,
-}
-
-impl Default for LoraOptions {
-    fn default() -> Self {
-        Self { rank: 8, alpha: 16.0, targets: Targets::default(), seed: 0, optimizer: AdamWOptions::default() }
-    }
-}
 
 /// What a step tells.
 #[derive(Clone, Copy, Debug, PartialEq)]
