@@ -93,8 +93,8 @@ pub struct LoadOptions {
     /// document, then the one for it. A plain folder of Qwen3-Reranker takes `["no", "yes"]`. As in vLLM.
     pub classifier_from_token: Option<Vec<String>>,
     /// How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32) if the weights are quantised too; on
-    /// the CPU all else is computed with them as well, which takes half of the time and up to half more memory. `exact` keeps 32-bit floats
-    /// everywhere. Default: `fast` on a GPU, `exact` on the CPU and on a software adapter, where 8 bits gain nothing.
+    /// the CPU it decodes with them as well, and packs weights for it, which takes up to half more memory. `exact` keeps 32-bit floats
+    /// everywhere. Default: `fast` on a GPU, `exact` on the CPU, and on a software adapter, where 8 bits gain nothing.
     pub precision: Option<Precision>,
     /// How the KV cache stores keys and values. `f16` takes half the memory of `f32`. `q8_0` takes 0.53 of the memory of `f16`: 8-bit
     /// integers with a scale for every 32 of a head (heads are padded to a multiple of 32). Default: `f16`, and `f32` with the precision
