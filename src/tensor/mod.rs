@@ -12,6 +12,7 @@ mod exec;
 mod groups_on_cpu;
 mod host;
 mod kv_blocks;
+mod layout_on;
 mod on_cpu;
 mod op;
 pub mod ops;

@@ -43,9 +43,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::Rng;
-use super::cpu::linear::packed_bytes;
 use crate::error::Result;
-use crate::gpu::{BINDING_ALIGNMENT, Capabilities, Define};
+use crate::gpu::{BINDING_ALIGNMENT, Define};
 
 /// Weights in a block on the GPU.
 pub const BLOCK: usize = 32;
@@ -287,26 +286,6 @@ impl Format {
             })
             .collect();
         SoaLayout { arrays, bytes }
-    }
-
-    /// The layout on a device. On the CPU it is that of a file; formats of other libraries, which have no such file, are blocks with their words.
-    pub fn layout_on(&self, rows: usize, columns: usize, capabilities: Option<&Capabilities>) -> Result<SoaLayout> {
-        if !capabilities.is_some_and(|capabilities| capabilities.cpu) {
-            return Ok(self.soa_layout(rows, columns));
-        }
-        let packs = capabilities.is_some_and(|capabilities| capabilities.packs_weights);
-        let bytes = (self.bytes_on_cpu(rows, columns, packs)? as u64).next_multiple_of(16);
-        Ok(SoaLayout { arrays: vec![(0, bytes)], bytes })
-    }
-
-    /// Bytes of a matrix [rows, columns] on the CPU: its rows, and after them of each column the group, if the format asks for it. With `packs`,
-    /// it is packed if it can be.
-    pub(super) fn bytes_on_cpu(&self, rows: usize, columns: usize, packs: bool) -> Result<usize> {
-        if packs && let Some(bytes) = packed_bytes(self, rows, columns) {
-            return Ok(bytes);
-        }
-        let groups = if matches!(self.table, Table::Columns) { 2 * columns } else { 0 };
-        Ok(rows * self.row_bytes(columns)? + groups)
     }
 
     /// Dequantises whole blocks of a file. An error if `bytes` and `out` have different numbers of blocks.
