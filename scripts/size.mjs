@@ -1,4 +1,4 @@
-// What the bytes of the engine's wasm and of that of rillm/gpu are: code by crate, before wasm-opt, and what a page downloads. `npm run size`
+// What a page downloads, and what the bytes of the engine's wasm and of that of rillm/gpu are: code by crate, before wasm-opt. `npm run size`
 // builds the package, prints the tables and writes them to docs/size.md.
 
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -174,7 +174,7 @@ function crateTable({ byCrate, code, data }) {
 }
 
 /** The page docs/size.md. */
-function page(chat, grammar, gpu, code) {
+function page(chat, grammar, others, gpu, code) {
   return [
     '# Size',
     '',
@@ -186,10 +186,12 @@ function page(chat, grammar, gpu, code) {
     sizes(sum('**to load a model and chat**', chat)),
     sizes(grammar),
     sizes(sum('**with grammar**', [...chat, grammar])),
+    ...others.map(sizes),
     ...gpu.map(sizes),
     sizes(sum('**to use `rillm/gpu`**', gpu)),
     '',
     'The grammar engine is fetched when a request first asks for structured output, and what `rillm/gpu` runs on when a device is first asked for.',
+    'The engine for the CPU takes the place of the engine where there is no GPU, and the one that trains for `training: true`.',
     'JavaScript is counted as a bundler hands it out, by esbuild: minified, and without what the page does not use.',
     '',
     '## Code by crate',
@@ -223,7 +225,11 @@ if (isMain(import.meta.url)) {
       download("JavaScript: `import { Device } from 'rillm/gpu'`", await bundled("export { Device } from './gpu/index.js';", dist)),
     ];
     const grammar = download('grammar engine, wasm', wasm('rillm_grammar'));
-    const text = page(chat, grammar, gpu, { engine: code('rillm'), gpu: code('rillm_tensor') });
+    const others = [
+      download('engine for the CPU, wasm', wasm('rillm_cpu')),
+      download('engine that trains, wasm', wasm('rillm_train')),
+    ];
+    const text = page(chat, grammar, others, gpu, { engine: code('rillm'), gpu: code('rillm_tensor') });
     writeFileSync(join(root, 'docs/size.md'), text);
     console.log(text);
   });
