@@ -29,6 +29,11 @@ pub(super) fn request() -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {
     Ok((device, queue, adapter))
 }
 
+/// A kernel that pipelines share.
+pub(super) fn shared(kernel: impl CpuKernel + 'static) -> Option<Arc<dyn CpuKernel>> {
+    Some(Arc::new(kernel))
+}
+
 /// The pipeline that runs `kernel`. `None` if the device is a GPU.
 pub(super) fn pipeline(
     device: &wgpu::Device,

@@ -26,6 +26,11 @@ pub(super) fn request() -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {
     bail!(Internal, "this build has no CPU device")
 }
 
+/// Nothing, so that the linker finds no use of any kernel.
+pub(super) fn shared(_: impl CpuKernel + 'static) -> Option<Arc<dyn CpuKernel>> {
+    None
+}
+
 pub(super) fn pipeline(
     _: &wgpu::Device,
     _: &str,

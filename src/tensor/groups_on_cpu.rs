@@ -1,8 +1,6 @@
 //! How quants of other libraries' files (`quant/packed`) become weights where the device is the CPU: each group of a row has its quants in the
 //! order of the GPU, and then its word. Where columns belong to groups in any order, a table of 16 bits a column comes after the last row.
 
-use std::sync::Arc;
-
 use super::quant::packed::packing::Packing;
 use super::quant::{BLOCK, Format, Table};
 use super::{Context, DType, Tensor};
@@ -201,7 +199,7 @@ impl Context {
         let (format, _, columns) = format_of(weight)?;
         let kernel = Unpack { packing, places: Places::of(format, columns)?, run };
         let bindings = [Binding::Read(0, file), Binding::ReadWrite(1, weight.slice())];
-        self.device().dispatch_on_cpu("packed quants", Arc::new(kernel), &bindings)
+        self.device().dispatch_on_cpu("packed quants", kernel, &bindings)
     }
 
     /// Records that rows of a weight get the words of their groups, from a row on.
@@ -209,7 +207,7 @@ impl Context {
         let (format, _, columns) = format_of(weight)?;
         let of_row = columns / format.block_size;
         let kernel = Words { places: Places::of(format, columns)?, first_row, of_row, words: words.to_vec() };
-        self.device().dispatch_on_cpu("words of groups", Arc::new(kernel), &[Binding::ReadWrite(0, weight.slice())])
+        self.device().dispatch_on_cpu("words of groups", kernel, &[Binding::ReadWrite(0, weight.slice())])
     }
 
     /// Writes which group each column belongs to.

@@ -303,7 +303,7 @@ impl Context {
             outputs: outputs.iter().map(Tensor::desc).collect(),
             packs_weights: self.device().capabilities().packs_weights,
         };
-        self.device().dispatch_on_cpu(op.name(), Arc::new(call), &bindings)
+        self.device().dispatch_on_cpu(op.name(), call, &bindings)
     }
 
     /// Records that a run of a file's rows becomes rows of a weight, from its block `first` of 32 on.
@@ -322,6 +322,6 @@ impl Context {
         let packs = self.device().capabilities().packs_weights && packed_bytes(to, all_rows, columns).is_some();
         let kernel = Rows { from, to, columns, first_row, rows, packs };
         let bindings = [Binding::Read(0, file), Binding::ReadWrite(1, weight.slice())];
-        self.device().dispatch_on_cpu("rows", Arc::new(kernel), &bindings)
+        self.device().dispatch_on_cpu("rows", kernel, &bindings)
     }
 }

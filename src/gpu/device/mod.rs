@@ -5,7 +5,6 @@ mod browser;
 mod profiling;
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use futures_util::future::LocalBoxFuture;
 
@@ -229,7 +228,13 @@ impl Device {
     }
 
     /// Records a call of `kernel` on what is bound. An error if the device is no CPU.
-    pub fn dispatch_on_cpu(&self, label: &str, kernel: Arc<dyn CpuKernel>, bindings: &[Binding<'_>]) -> Result<()> {
+    pub fn dispatch_on_cpu(
+        &self,
+        label: &str,
+        kernel: impl CpuKernel + 'static,
+        bindings: &[Binding<'_>],
+    ) -> Result<()> {
+        let Some(kernel) = cpu::shared(kernel) else { bail!(Internal, "this build has no CPU device") };
         self.0.recorder.dispatch_on_cpu(label, kernel, bindings)
     }
 
