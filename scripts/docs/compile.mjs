@@ -12,7 +12,7 @@ const tsc = (...args) => captured(process.execPath, [join(root, 'node_modules/ty
 /** The declarations of the package as it would be published now. */
 async function writeTypes() {
   const types = join(folder, 'types');
-  const { code, text } = await tsc('-p', join(root, 'pkg-template'), '--emitDeclarationOnly', '--outDir', types);
+  const { code, text } = await tsc('-p', join(root, 'pkg-template'), '--emitDeclarationOnly', '--declarationDir', types);
   if (code !== 0) throw new Problem(`the package does not compile:\n${text}`);
   return types;
 }

@@ -57,7 +57,7 @@ test('the panel is fetched when it is opened, and tells what is missing', LIMIT,
   assert.equal(await page.locator('#teach-fault').innerText(), 'Line 2 has no answer.');
   assert.ok(await page.locator('#teach-begin').isDisabled());
   await page.locator('#teach-answer-2').fill('snip snap.');
-  assert.equal(await page.locator('#teach-fault').count(), 0);
+  await page.locator('#teach-fault').waitFor({ state: 'detached' });
 });
 
 test('the demo model learns the game, plays it and forgets it', LIMIT, async (t) => {
