@@ -58,14 +58,14 @@ const countsOf = (text) => sum(text.split('\n').map((line) => rustCounts(line) ?
  */
 const SOONER = { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' };
 const COMPILING = Object.fromEntries(
-  ['gpu/array_golden', 'gpu/ops', 'gpu/ops without subgroups'].map((name) => [`native ${name}`, SOONER]),
+  ['gpu/array_golden', 'gpu/autotune', 'gpu/ops', 'gpu/ops without subgroups'].map((name) => [`native ${name}`, SOONER]),
 );
 
 /**
  * These compile many small kernels, which SwiftShader does in less than half of the time of Mesa's driver: `gpu/array_golden` takes 31 s of processor time
  * there and 83. A product's kernel takes it many times longer, so that is not for the others.
  */
-const ON_SWIFTSHADER = ['gpu/array_golden', 'gpu/arrays', 'gpu/quants'].map((name) => `native ${name}`);
+const ON_SWIFTSHADER = ['gpu/array_golden', 'gpu/arrays', 'gpu/gradients', 'gpu/quants'].map((name) => `native ${name}`);
 
 /**
  * These are about what an engine does with a model, and not about its kernels, which have tests of their own: they run on the CPU's device, which
