@@ -30,8 +30,8 @@ const NOT_KEPT = [
   'teach/teach.js',
   'teach/view.js',
 ];
-/** What of the package only pages with tensors of their own load, and what trains, which few want without a network. */
-const NOT_OF_THE_PAGE = /^(?:gpu|tensor)\/|rillm_tensor|rillm_train/;
+/** What of the package only pages with tensors of their own load, and what trains, which few want without a network. All glue is imported. */
+const NOT_OF_THE_PAGE = /^(?:gpu|tensor)\/|rillm_tensor|rillm_train_bg/;
 
 export const libraryMounts = (folder = root) =>
   Object.fromEntries(Object.entries(LIBRARIES).map(([address, path]) => [address, join(folder, 'node_modules', path)]));

@@ -2,6 +2,8 @@
 // types and loads each wasm once per thread; it knows nothing of workers, queues or OpenAI's shapes.
 
 import * as gpuGlue from './wasm/rillm.js';
+import * as cpuGlue from './wasm/rillm_cpu.js';
+import * as trainingGlue from './wasm/rillm_train.js';
 import { compileWasm, wasmLoader } from './compile_wasm.js';
 import type { LoadedAdapter, LoadOptions as LoadData, MemoryPressure } from './generated/loading.js';
 import type { AttachedSession, Chunk, EmbeddingsData, ReplayData, ScoreData, ScoreKind, TrainingEventData } from './protocol.js';
@@ -166,31 +168,22 @@ function instance(name: Name, glue: Glue & Generated): Wasm {
   return { ...rest, ...guarded, memoryBytes: () => initSync().memory.buffer.byteLength };
 }
 
-/**
- * Glue that only some need. Bundlers must not see the import: workers of Vite 6 and 7 are one file each, which can't hold one. They see its address
- * and copy the file, which imports nothing.
- */
-function importedGlue(address: URL): Promise<unknown> {
-  return import(/* @vite-ignore */ /* webpackIgnore: true */ address.href);
-}
-
 /** Fetches and compiles a wasm on the first call, and makes a new instance after a trap. `own` is its address beside the package. */
 function loaderOf(
   name: Name,
   [urlName, moduleName]: readonly [string, string],
   own: () => URL,
-  glueOf: () => Promise<unknown>,
+  generated: unknown,
   mark = 'wasmengine_load',
 ) {
   const advice =
     "check that the file is served and that the content security policy allows 'wasm-unsafe-eval', or hand it in with the option " +
     `${urlName} or ${moduleName}`;
-  let glue: Glue & Generated;
+  const glue = generated as Glue & Generated;
   return wasmLoader(
     { file: `${name}_bg.wasm`, option: moduleName, advice },
     async (source, policy): Promise<Wasm> => {
-      const [module, loaded] = await Promise.all([compileWasm(source ?? own(), mark, policy), glueOf()]);
-      glue = loaded as Glue & Generated;
+      const module = await compileWasm(source ?? own(), mark, policy);
       await glue.default({ module_or_path: module });
       return instance(name, glue);
     },
@@ -202,24 +195,14 @@ function loaderOf(
 }
 
 // Bundlers look for exactly these expressions.
-const loadGpu = loaderOf(
-  'rillm',
-  ['wasmUrl', 'wasmModule'],
-  () => new URL('./wasm/rillm_bg.wasm', import.meta.url),
-  () => Promise.resolve(gpuGlue),
-);
-const loadCpu = loaderOf(
-  'rillm_cpu',
-  ['cpuWasmUrl', 'cpuWasmModule'],
-  () => new URL('./wasm/rillm_cpu_bg.wasm', import.meta.url),
-  () => importedGlue(new URL('./wasm/rillm_cpu.js', import.meta.url)),
-);
+const loadGpu = loaderOf('rillm', ['wasmUrl', 'wasmModule'], () => new URL('./wasm/rillm_bg.wasm', import.meta.url), gpuGlue);
+const loadCpu = loaderOf('rillm_cpu', ['cpuWasmUrl', 'cpuWasmModule'], () => new URL('./wasm/rillm_cpu_bg.wasm', import.meta.url), cpuGlue);
 
 const loadTraining = loaderOf(
   'rillm_train',
   ['trainingWasmUrl', 'trainingWasmModule'],
   () => new URL('./wasm/rillm_train_bg.wasm', import.meta.url),
-  () => importedGlue(new URL('./wasm/rillm_train.js', import.meta.url)),
+  trainingGlue,
   'wasmengine_trainLora',
 );
 
