@@ -59,7 +59,7 @@ pub struct LoraTraining {
     /// For the numbers to begin with and the order of examples. Default: 0.
     #[cfg_attr(test, ts(as = "Option<u64>"))]
     pub seed: u64,
-    /// Keeps the state of the training every so many steps, so that it can go on if it is interrupted. Default: it is not kept.
+    /// Keeps the state of the training every few steps, so that it can go on if it is interrupted. Default: it is not kept.
     pub checkpoint: Option<CheckpointOptions>,
 }
 

@@ -88,7 +88,7 @@ impl Design {
         Ok(TrainingMemory::of_examples(&self.decoder, self.parameters()?, examples))
     }
 
-    /// An error if the GPU has no room for so much, or binds no array as large as a text of so many tokens needs. Nothing is kept.
+    /// An error if the GPU has no room for that, or binds no array as large as a text of that length needs. Nothing is kept.
     pub async fn check_room(&self, memory: &TrainingMemory, tokens: usize) -> Result<()> {
         let device = self.context.device();
         let capabilities = device.capabilities();

@@ -238,7 +238,7 @@ fn check_place(engine: &Engine, training: &LoraTraining) -> Result<()> {
     Ok(())
 }
 
-/// The loss of what is held out after so many epochs, unless it is known.
+/// The loss of what is held out after that number of epochs, unless it is known.
 async fn measure(
     trainer: &Trainer,
     held_out: &[Example],

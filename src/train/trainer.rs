@@ -14,7 +14,7 @@ use crate::model::Transformer;
 use crate::model::adapters::{AdapterValues, PairValues};
 use crate::tensor::{Context, Tensor};
 
-/// So many bytes are read from the GPU at once.
+/// The bytes that are read from the GPU at once.
 const READ_BYTES: u64 = 64 << 20;
 
 /// What a step tells.
@@ -91,7 +91,7 @@ impl Trainer {
         read(self.library.context(), &tensors).await
     }
 
-    /// Goes on from what `state` gave after so many steps.
+    /// Goes on from what `state` gave after that number of steps.
     pub(super) async fn restore(&mut self, steps: usize, state: &[Vec<f32>]) -> Result<()> {
         let Self { library, forward, optimizer, .. } = self;
         let found = state.iter().map(Vec::len);

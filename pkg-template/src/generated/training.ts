@@ -37,7 +37,7 @@ export interface LoraTraining {
   maxLength?: number | undefined;
   /** For the numbers to begin with and the order of examples. Default: 0. */
   seed?: number | undefined;
-  /** Keeps the state of the training every so many steps, so that it can go on if it is interrupted. Default: it is not kept. */
+  /** Keeps the state of the training every few steps, so that it can go on if it is interrupted. Default: it is not kept. */
   checkpoint?: CheckpointOptions | undefined;
 }
 

@@ -29,7 +29,7 @@ export type TrainingExample =
 export type TrainingEvent =
   /** Before anything is computed: what it is going to do, and the memory that it takes. */
   | ({ type: 'begin' } & TrainingPlan)
-  /** It goes on from a checkpoint after so many steps. */
+  /** It goes on from a checkpoint after that number of steps. */
   | { type: 'resumed'; step: number }
   /** After each step. */
   | ({ type: 'step' } & TrainingStep)
