@@ -194,10 +194,13 @@ pub(super) fn in_cases() -> impl Iterator<Item = &'static Format> {
 
 /// `blocks` blocks of random weights, as in a file.
 pub(super) fn random_blocks(format: &Format, blocks: usize, rng: &mut Rng) -> Vec<u8> {
-    let Some(number) = FORMATS.iter().position(|other| other.name == format.name) else {
-        return (0..blocks).flat_map(|_| packed::random_block(format, rng)).collect();
-    };
-    (0..blocks).flat_map(|_| RANDOM_BLOCKS[number](rng)).collect()
+    let number = FORMATS.iter().position(|other| other.name == format.name);
+    let mut bytes = Vec::with_capacity(blocks * format.block_bytes);
+    for _ in 0..blocks {
+        let block = number.map_or_else(|| packed::random_block(format, rng), |number| RANDOM_BLOCKS[number](rng));
+        bytes.extend_from_slice(&block);
+    }
+    bytes
 }
 
 /// The names of all formats in upper case, for messages.

@@ -184,11 +184,13 @@ fn what_a_grammar_admits_is_read_as_calls() {
                     };
                     words.compile(grammar.lark().unwrap().unwrap())
                 };
+                let named = ToolChoice::Function("say".to_owned());
+                let begins = [&named, &ToolChoice::Required]
+                    .map(|choice| [true, false].map(|parallel| compile(choice, parallel)));
                 let mut whole = 0;
                 for round in 0..12 {
-                    let named = ToolChoice::Function("say".to_owned());
-                    let choice = if round % 3 == 0 { &named } else { &ToolChoice::Required };
-                    let (text, is_whole) = walk(&words, compile(choice, round % 2 == 0), &mut seed);
+                    let begin = &begins[usize::from(round % 3 != 0)][round % 2];
+                    let (text, is_whole) = walk(&words, begin.fork().unwrap().unwrap(), &mut seed);
                     if !is_whole {
                         continue;
                     }

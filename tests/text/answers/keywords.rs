@@ -1,5 +1,6 @@
 //! What a schema says of arguments, in every family's notation: held to, or refused by name.
 
+use rillm::engine::grammars::Constraint;
 use rillm::text::tools::ToolGrammar;
 use serde_json::Map;
 
@@ -216,33 +217,51 @@ pub(super) fn tool_of(mut parameters: Value) -> Rc<Tools> {
     Rc::new(Tools::new(&[json!({"type": "function", "function": {"name": "f", "parameters": parameters}})]).unwrap())
 }
 
-/// Whether the grammar of a forced call admits a text, or why there is no grammar.
-pub(super) fn admits(
-    words: &Words,
-    format: &'static ToolFormat,
-    template: &str,
-    tools: &Tools,
-    text: &str,
-) -> Result<bool, String> {
-    let choice = ToolChoice::Required;
-    let control = |marker: &str| words.control(marker);
-    let grammar =
-        ToolGrammar { format, tools, choice: &choice, parallel: false, reasoning: None, template, control: &control };
-    let refused = |error: rillm::Error| {
-        assert_eq!(error.code(), Code::InvalidRequest);
-        error.to_string()
-    };
-    let lark = grammar.lark().map_err(refused)?.unwrap();
-    let mut constraint = words.try_compile(&lark).map_err(refused)?;
-    let tokens = words.tokens(text);
-    for token in &tokens {
-        let state = constraint.advance(&[*token]).map_err(|error| error.to_string())?;
-        if state.taken == 0 {
-            // Nothing but the end may follow, and has been taken for granted.
-            return Ok(state.is_complete && *token == 0);
-        }
+/// The grammar of a forced call.
+pub(super) struct Admission<'a> {
+    words: &'a Words,
+    begin: Box<dyn Constraint>,
+}
+
+impl<'a> Admission<'a> {
+    /// The grammar, or why there is none.
+    pub(super) fn new(
+        words: &'a Words,
+        format: &'static ToolFormat,
+        template: &str,
+        tools: &Tools,
+    ) -> Result<Self, String> {
+        let choice = ToolChoice::Required;
+        let control = |marker: &str| words.control(marker);
+        let grammar = ToolGrammar {
+            format,
+            tools,
+            choice: &choice,
+            parallel: false,
+            reasoning: None,
+            template,
+            control: &control,
+        };
+        let refused = |error: rillm::Error| {
+            assert_eq!(error.code(), Code::InvalidRequest);
+            error.to_string()
+        };
+        let lark = grammar.lark().map_err(refused)?.unwrap();
+        Ok(Self { words, begin: words.try_compile(&lark).map_err(refused)? })
     }
-    Ok(true)
+
+    /// Whether it admits a text.
+    pub(super) fn admits(&self, text: &str) -> bool {
+        let mut constraint = self.begin.fork().unwrap().unwrap();
+        for token in self.words.tokens(text) {
+            let state = constraint.advance(&[token]).unwrap();
+            if state.taken == 0 {
+                // Nothing but the end may follow, and has been taken for granted.
+                return state.is_complete && token == 0;
+            }
+        }
+        true
+    }
 }
 
 fn each_notation(mut run: impl FnMut(&'static ToolFormat, &str, &Words)) {
@@ -271,8 +290,8 @@ fn check(case: &Case, is_whole: bool, format: &'static ToolFormat, template: &st
     let obey = |value: &Value| obeys(&tools, "f", &json!(arguments(value)));
     assert!(obey(right) && !wrong.iter().any(obey), "{keyword}: {schema}");
     let text = written(format, template, &arguments(right));
-    match admits(words, format, template, &tools, &text) {
-        Ok(is_admitted) => assert!(is_admitted, "{format:?} {schema} does not admit {text:?}"),
+    let grammar = match Admission::new(words, format, template, &tools) {
+        Ok(grammar) => grammar,
         Err(error) => {
             assert!(!held, "{format:?} {schema}: {error}");
             // Of the least and the most llguidance speaks at once, and of a pattern as an expression.
@@ -281,7 +300,8 @@ fn check(case: &Case, is_whole: bool, format: &'static ToolFormat, template: &st
             assert!(says, "{format:?} {keyword}: {error}");
             return;
         }
-    }
+    };
+    assert!(grammar.admits(&text), "{format:?} {schema} does not admit {text:?}");
     let read = |text: &str| {
         let settings = AnswerSettings { tools: Some((format, tools.clone())), ..of_format(format) };
         let read = read_in(&[text], &settings, End::Complete);
@@ -291,8 +311,7 @@ fn check(case: &Case, is_whole: bool, format: &'static ToolFormat, template: &st
     for wrong in wrong {
         let text = written(format, template, &arguments(wrong));
         // Without quotes a list may also be a text.
-        let is_wrong =
-            admits(words, format, template, &tools, &text).unwrap() && read(&text) == json!(arguments(wrong));
+        let is_wrong = grammar.admits(&text) && read(&text) == json!(arguments(wrong));
         assert!(!is_wrong, "{format:?} {schema} admits {text:?}");
     }
 }
@@ -329,7 +348,7 @@ fn what_is_refused_is_named_with_its_place() {
         ("lfm2", json!({"properties": {"a-b": {}}}), "the property \"a-b\""),
         ("kimi", json!({"properties": {"a": {"type": "array", "uniqueItems": true}}}), "\"uniqueItems\""),
     ] {
-        let error = admits(&words, format_named(format), "", &tool_of(parameters.clone()), "").unwrap_err();
+        let error = Admission::new(&words, format_named(format), "", &tool_of(parameters.clone())).err().unwrap();
         assert!(error.contains(says), "{format:?} {parameters}: {error}");
     }
 }

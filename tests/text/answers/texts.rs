@@ -3,16 +3,18 @@
 use serde_json::Map;
 
 use super::grammars::Words;
-use super::keywords::{admits, object, tool_of};
+use super::keywords::{Admission, object, tool_of};
 use super::written::{spaced, written};
 use super::*;
 
 /// The values of `v` that a family admits, of those.
 fn admitted<'v>(format: &'static ToolFormat, words: &Words, schema: &Value, values: &'v [&'v str]) -> Vec<&'v str> {
     let tools = tool_of(object(json!({"v": schema}), json!({"required": ["v"]})));
+    let grammar =
+        Admission::new(words, format, "", &tools).unwrap_or_else(|error| panic!("{format:?} {schema}: {error}"));
     let is_admitted = |value: &str| {
         let text = written(format, "", &Map::from_iter([("v".to_owned(), json!(value))]));
-        admits(words, format, "", &tools, &text).unwrap_or_else(|error| panic!("{format:?} {schema}: {error}"))
+        grammar.admits(&text)
     };
     values.iter().copied().filter(|value| is_admitted(value)).collect()
 }

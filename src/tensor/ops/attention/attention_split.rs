@@ -332,7 +332,7 @@ pub(super) fn inputs_of_sequences(
     let (heads, kv_heads, head_dim, capacity, position) = shape;
     let q = inputs(rng, 4, dtype, shape).remove(0);
     let [k_cache, v_cache] = [(); 2].map(|()| random_cache(rng, dtype, &[5, capacity], kv_heads, head_dim));
-    debug_assert_eq!(q.shape.elements(), 4 * heads * head_dim);
+    assert_eq!(q.shape.elements(), 4 * heads * head_dim);
     let state = [position, 9, 0, 2, 0, 3, 0, 0, position, 4, 1, 1, position / 2, 7, 0, 4];
     vec![q, k_cache, v_cache, HostTensor::u32(&[4, 4], &state)]
 }
