@@ -6,6 +6,7 @@
 //   npm test -- --only browser --file gpu  of these the files whose names hold this
 //   npm test -- --list                     their names
 
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -44,8 +45,8 @@ function provideRuntimeFolder() {
 }
 
 /** Where there is no Firefox and none can be installed, the tables tell that its tests were skipped. */
-async function firefoxTests(file) {
-  if (firefoxPath() !== undefined) return nodeTests('firefox', file, { chromium: false });
+async function firefoxTests(file, coreIsFree) {
+  if (firefoxPath() !== undefined) return nodeTests('firefox', file, { chromium: false, coreIsFree });
   console.log('skipped: there is no Firefox. Install it, or name one with FIREFOX_PATH');
   return [{ name: 'firefox', ...NOTHING, skipped: 1, seconds: 0 }];
 }
@@ -89,9 +90,9 @@ const STEPS = {
   },
   // Right after the package, whose last wasm is made of the same crate.
   web: () => webTests(),
-  packaging: (file) => nodeTests('packaging', file),
-  firefox: (file) => firefoxTests(file),
-  browser: (file) => nodeTests('browser', file),
+  packaging: (file, { othersEnded }) => nodeTests('packaging', file, { coreIsFree: othersEnded }),
+  firefox: (file, { othersEnded }) => firefoxTests(file, othersEnded),
+  browser: (file, { othersEnded }) => nodeTests('browser', file, { coreIsFree: othersEnded }),
 };
 
 /**
@@ -126,7 +127,7 @@ function runBeside(names, file) {
   const folder = mkdtempSync(join(tmpdir(), 'rillm-lane-'));
   const rows = join(folder, 'rows.json');
   const args = ['--only', names.join(','), '--rows', rows, ...(file === undefined ? [] : ['--file', file])];
-  const lane = inBackground(process.execPath, [join(root, 'scripts/test.mjs'), ...args]);
+  const lane = inBackground(process.execPath, [join(root, 'scripts/test.mjs'), ...args], { hasInput: true });
   const finished = async () => {
     try {
       await lane.finished();
@@ -138,7 +139,14 @@ function runBeside(names, file) {
       rmSync(folder, { recursive: true, force: true });
     }
   };
-  return { ended: lane.ended, finished };
+  return { ended: lane.ended, otherEnded: lane.endInput, finished };
+}
+
+/** In a process that was started by `runBeside`: resolves when the lane that started it has ended. */
+function starterEnded() {
+  const ended = once(process.stdin, 'close');
+  process.stdin.resume().unref();
+  return ended;
 }
 
 /** Runs a step, of its files those that `file` names part of; resolves to its row and theirs. */
@@ -158,13 +166,14 @@ async function runStep(name, file, lanes) {
 }
 
 /** Runs the steps, those of different lanes at the same time; resolves to their results. */
-async function runSteps(names, file) {
+async function runSteps(names, file, isBeside) {
   const lanes = LANES.map((lane) => lane.filter((name) => names.includes(name))).filter((lane) => lane.length > 0);
   const [own, ...others] = lanes;
   const beside = others.map((lane) => runBeside(lane, file));
-  const othersEnded = Promise.all(beside.map(({ ended }) => ended));
+  const othersEnded = isBeside ? starterEnded() : Promise.all(beside.map(({ ended }) => ended));
   const results = [];
   for (const name of own) results.push(await runStep(name, file, { names, othersEnded }));
+  for (const { otherEnded } of beside) otherEnded();
   for (const { finished } of beside) results.push(...(await finished()));
   return results;
 }
@@ -177,7 +186,7 @@ await main(async () => {
   await setup({ tools: !names.includes('package'), firefox: names.includes('firefox'), lavapipe: names.includes('browser') });
   provideRuntimeFolder();
   const seconds = (performance.now() - begin) / 1000;
-  const results = await runSteps(names, file);
+  const results = await runSteps(names, file, rows !== undefined);
   if (rows !== undefined) return writeFileSync(rows, JSON.stringify(results));
   const steps = [{ name: 'setup', ...NOTHING, seconds }, ...results.map(({ step }) => step)];
   const files = results.flatMap(({ files }) => files);

@@ -1,5 +1,5 @@
-// Node's tests in browsers: each file in a process of its own, two at once, each with a browser, which is started again should a file
-// have brought it down. A browser compiles all its kernels on one core. Files that want other flags start a browser of their own.
+// Node's tests in browsers: each file in a process of its own, two at once and three as soon as nothing else runs, each with a browser, which
+// is started again should a file have brought it down. A browser compiles all its kernels on one core. Files that want other flags start a browser of their own.
 // What is about kernels runs on SwiftShader, which is what Chromium has for people without a GPU; the rest on lavapipe where that is to be
 // had, since it is three times as fast.
 
@@ -44,9 +44,9 @@ function optionsFor(name) {
 
 /**
  * Runs the files `*.test.mjs` of a folder of tests whose names hold `part`; resolves to a row for each. Without `chromium` they start what they
- * need themselves.
+ * need themselves. Another lane of `npm test` keeps about a core busy until `coreIsFree` resolves.
  */
-export async function nodeTests(folder, part = '', { chromium = true } = {}) {
+export async function nodeTests(folder, part = '', { chromium = true, coreIsFree = Promise.resolve() } = {}) {
   const all = readdirSync(join(root, 'tests', folder))
     .filter((name) => name.endsWith('.test.mjs'))
     .sort();
@@ -88,7 +88,11 @@ export async function nodeTests(folder, part = '', { chromium = true } = {}) {
       await closed(browser);
     }
   };
-  await Promise.all(Array.from({ length: Math.min(AT_ONCE, files.length) }, worker));
+  const atOnce = Array.from({ length: Math.min(AT_ONCE, files.length) }, worker);
+  // Files wait for pages and clocks as long as they compute. The last one may be done long before that.
+  const oneMore = coreIsFree.then(worker);
+  await Promise.all(atOnce);
+  if (rows.length < files.length) await oneMore;
   return rows;
 }
 
@@ -114,7 +118,7 @@ async function runFile(name, env) {
   const counts = { ...NOTHING };
   // To exit by force: a program that a test started and that hangs would keep the file from ending.
   const limits = [`--test-timeout=${LIMIT_MS}`, '--test-force-exit'];
-  const tests = inBackground(process.execPath, ['--test', '--test-reporter=spec', ...limits, join('tests', name)], env);
+  const tests = inBackground(process.execPath, ['--test', '--test-reporter=spec', ...limits, join('tests', name)], { env });
   const failure = await tests.ended;
   const seconds = (performance.now() - begin) / 1000;
   console.log(`\n── ${name}, ${seconds.toFixed(1)} s\n${tests.text().trim()}`);
