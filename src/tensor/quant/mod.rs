@@ -197,8 +197,10 @@ pub(super) fn random_blocks(format: &Format, blocks: usize, rng: &mut Rng) -> Ve
     let number = FORMATS.iter().position(|other| other.name == format.name);
     let mut bytes = Vec::with_capacity(blocks * format.block_bytes);
     for _ in 0..blocks {
-        let block = number.map_or_else(|| packed::random_block(format, rng), |number| RANDOM_BLOCKS[number](rng));
-        bytes.extend_from_slice(&block);
+        bytes.extend(match number {
+            Some(number) => RANDOM_BLOCKS[number](rng),
+            None => packed::random_block(format, rng),
+        });
     }
     bytes
 }
