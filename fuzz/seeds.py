@@ -6,6 +6,7 @@
 import base64
 import json
 import struct
+import zlib
 
 from corpus import CORPUS, pack, unpack
 
@@ -237,6 +238,33 @@ def sentencepieces() -> dict:
     return files | {name: (golden / f"{name}.spm").read_bytes() for name in ("source", "target")}
 
 
+def checkpoint(made: int, arrays: list, version: int = 1, **said) -> bytes:
+    """The state of a training; what is `said` takes the place of fields of the header."""
+    settings = {"rank": 2, "alpha": 4.0, "schedule": "cosine", "model": "00" * 8, "targets": ["blk.0.attn_q.weight"], "data": "11" * 8, "heldOut": "22" * 8}
+    packed = json.dumps({"settings": settings, "step": made, "lengths": [len(numbers) for numbers in arrays]} | said).encode()
+    begin = b"RILLMTRN" + struct.pack("<II", version, len(packed)) + packed
+    numbers = b"".join(struct.pack(f"<{len(array)}f", *array) for array in arrays)
+    return b"".join(part + struct.pack("<I", zlib.crc32(part)) for part in (begin, numbers))
+
+
+def checkpoints() -> dict:
+    """Of every few steps with what may be held out, parts of one, and headers that say something else than what lies behind them."""
+    files = {}
+    for step in range(0, 12, 2):
+        for held_out in range(3):
+            state = [[0.5] * size for size in (4, 4, 4, 6, 6, 6)][: 3 * (step % 3)]
+            files[f"step-{step}-{held_out}"] = checkpoint(step, [[3.0 / (n + 1) for n in range(step)], [2.5] * held_out, *state])
+    whole = checkpoint(2, [[3.0, 2.0], [2.5], [0.0] * 4])
+    files |= {f"cut-{at}": whole[:at] for at in range(0, len(whole), len(whole) // 20)}
+    files |= {"longer": whole + b"more", "version-2": checkpoint(0, [[], []], version=2), "one-array": checkpoint(0, [[]]), "no-arrays": checkpoint(0, [])}
+    lengths = [[3, 1, 4], [2, 1], [2, 1, 2**30], [2, 1, 2**32], [2, 1, 2**62], [2, 1, 2**64], [2, 1, -4], [2, 1, 0.5], [0] * 50, "4", None]
+    files |= {f"lengths-{n}": checkpoint(2, [[3.0, 2.0], [2.5], [0.0] * 4], lengths=of) for n, of in enumerate(lengths)}
+    steps = [0, 3, 2**32, 2**64, -1, 1.5, "2", None]
+    files |= {f"steps-{n}": checkpoint(2, [[3.0, 2.0], []], step=of) for n, of in enumerate(steps)}
+    settings = [{}, {"rank": [[[]]]}, [], None, {"é": "\ud83d"}]
+    return files | {f"settings-{n}": checkpoint(2, [[3.0, 2.0], []], settings=of) for n, of in enumerate(settings)}
+
+
 # Of the quantised matrices of `entries/config_json.rs`, all [64, 64].
 PACKED_SIZES = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
 
@@ -269,6 +297,7 @@ def seeds() -> dict:
         "requests": {name: bytes([kind]) + json.dumps(request).encode() for name, (kind, request) in requests().items()},
         "grammar_schema": grammars(),
         "chat_template": templates(),
+        "checkpoint": checkpoints(),
         "hub": {f"reference-{number}": f"{reference}\n{json.dumps(LISTING)}".encode() for number, reference in enumerate(references)},
     }
 

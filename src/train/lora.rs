@@ -160,6 +160,14 @@ pub async fn train_lora(
             if checkpoint.step > plan.steps {
                 bail!(InvalidFile, "the checkpoint is of step {} of {}", checkpoint.step, plan.steps);
             }
+            let measured = if held_out.is_empty() { 0 } else { checkpoint.step.div_ceil(in_epoch) };
+            if checkpoint.held_out.len() != measured {
+                bail!(
+                    InvalidFile,
+                    "the checkpoint holds {} losses of what is held out, wanted {measured}",
+                    checkpoint.held_out.len()
+                );
+            }
             trainer.restore(checkpoint.step, &checkpoint.state).await?;
             tell(&TrainingEvent::Resumed { step: checkpoint.step })?;
             Checkpoint { state: Vec::new(), ..checkpoint }

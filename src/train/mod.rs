@@ -26,6 +26,7 @@ pub use api::{
     CheckpointOptions, HeldOut, HeldOutLoss, LoraTraining, TrainingCheckpoint, TrainingEvent, TrainingPlan,
     TrainingStep,
 };
+pub use checkpoint::read_checkpoint;
 pub use design::LoraOptions;
 pub use lora::{TrainedLora, plan_lora, train_lora};
 pub use loss::Example;

@@ -111,6 +111,7 @@ macro_rules! targets {
 
 targets! {
     chat_template: "../../fuzz/entries/chat_template.rs"
+    checkpoint: "../../fuzz/entries/checkpoint.rs"
     config_json: "../../fuzz/entries/config_json.rs"
     gguf: "../../fuzz/entries/gguf.rs"
     grammar_schema: "../../fuzz/entries/grammar_schema.rs"
