@@ -5,20 +5,18 @@ import { type Adapters, adapterSources, adaptersOf } from './adapters.js';
 import { abortSignal, anything, callable, checkArgument, type Checks, numbersOf, readOptions, text as aText, truth } from './arguments.js';
 import { embeddingsResponse, splitEmbeddingRequest } from './embeddings.js';
 import { abortError, EngineError, toEngineError } from './errors.js';
-import { type FilesData, unkept } from './files/options.js';
-import { LOAD_OPTIONS, type LoadOptions as LoadData } from './generated/loading.js';
+import { unkept } from './files/options.js';
 import { RunningGeneration } from './generation.js';
 import { checkWorker, hostOf } from './host_choice.js';
-import { dataOf as jsonOf } from './json.js';
 import { loadOptions, SMOOTHNESS } from './load_options.js';
-import { filesOf, loadServices, modelName, persist, reporter } from './load_services.js';
+import { hostLoad, hostOptionsOf, loadHost, warner } from './load_host.js';
+import { loadServices, modelName, persist } from './load_services.js';
 import { type FallbackOptions, fetchOf } from './fallback.js';
 import type { Endpoints, Served } from './http.js';
 import { ProcessorCalls } from './logits_processor.js';
 import { chatShapes, completionShapes, requestOf, type Shapes, splitRequest } from './openai.js';
-import type { GenerationKind, HostLoadOptions, LoadedHost, ScoreKind } from './protocol.js';
+import type { GenerationKind, LoadedHost, ScoreKind } from './protocol.js';
 import { RequestQueue, type Turn } from './queue.js';
-import { type LoadedModel, MAX_RECOVERIES, RecoveringHost, type Recovery } from './recovery/recovering_host.js';
 import { recommend, type Recommendation, type RecommendOptions } from './recommend.js';
 import { withReasoningEffort } from './reasoning_effort.js';
 import { creatorOf, keptIn, type Responses } from './responses/endpoint.js';
@@ -26,7 +24,7 @@ import { ResponseStore } from './responses/store.js';
 import { SCORED, splitClassifyRequest, splitRerankRequest, type SplitScoreRequest } from './scores.js';
 import { type Sessions, sessionsOf } from './sessions/endpoint.js';
 import { shareModel, type SharedOptions } from './shared/share.js';
-import { type HostSource, resolveSource } from './source.js';
+import { resolveSource } from './source.js';
 import { CompletionStream } from './stream.js';
 import { type Training, trainingOf } from './train/endpoint.js';
 import { Tensor } from './engine_tensor.js';
@@ -54,11 +52,8 @@ import type {
   RerankResponse,
   Smoothness,
   TokenizeOptions,
-  Warning,
 } from './types.js';
-import { chooseDevice } from './device_choice.js';
-import { LoadPlace, onDevice } from './load_place.js';
-import { type EngineWasm, sentWasm } from './wasm_source.js';
+import type { EngineWasm } from './wasm_source.js';
 
 /** Answers to conversations. */
 export interface ChatCompletions {
@@ -187,7 +182,8 @@ export class Engine {
    */
   readonly adapters: Adapters;
   /**
-   * Adapters (LoRA) that are trained here, beside the model's weights as they are. For an engine that was loaded with `training: true`.
+   * Adapters (LoRA) that are trained here, beside the model's weights as they are. For an engine that was loaded with `training: true`, or enabled since
+   * (`train.enable`).
    *
    * ```js
    * const { losses } = await engine.train.lora({ data: chats, name: 'game', onProgress: console.log });
@@ -324,7 +320,7 @@ export class Engine {
   private constructor(
     host: LoadedHost,
     info: ModelInfo,
-    { onWarning, training = false }: Pick<LoadOptions, 'onWarning' | 'training'>,
+    { onWarning }: Pick<LoadOptions, 'onWarning'>,
     most = info.max_sequences,
     wasm?: EngineWasm,
   ) {
@@ -341,7 +337,7 @@ export class Engine {
     this.classify = { create: endpoints.classify };
     this.responses = { create: endpoints.responses, ...keptIn(this.#store, () => this.#check()) };
     this.adapters = adaptersOf({ host, wasm, check: () => this.#check() });
-    this.train = trainingOf({ host, canTrain: training, check: () => this.#check() });
+    this.train = trainingOf({ host, check: () => this.#check() });
     this.sessions = sessionsOf({
       store: this.#store,
       check: () => this.#check(),
@@ -570,83 +566,7 @@ export class Engine {
   }
 }
 
-/** The options that the wasm reads, of those that were given. */
-function dataOf(options: LoadData): LoadData {
-  return jsonOf('the options of a load', Object.fromEntries(LOAD_OPTIONS.map((name) => [name, options[name]]))) as LoadData;
-}
-
 /** What an adapter's load takes of a model's: how files are fetched and kept, but for their digests, which are the model's. */
 function ofFiles({ hub, signal, cache, update, connections, stallTimeoutMs, retries, onEvent }: LoadOptions): AdapterOptions {
   return { hub, signal, cache, update, connections, stallTimeoutMs, retries, onEvent };
-}
-
-/** What a host is asked to load. */
-async function hostLoad(
-  source: ModelSource,
-  options: Omit<LoadOptions, 'onEvent'>,
-): Promise<[place: HostSource, hostOptions: HostLoadOptions]> {
-  const { file, hub, draft, signal } = options;
-  const place = await resolveSource(source, file, hub);
-  const hostOptions = await hostOptionsOf(options, filesOf(place, options));
-  if (draft !== undefined) hostOptions.draft = await resolveSource(draft, undefined, hub);
-  const grammarWasm = await sentWasm(options, signal, ['grammarWasmUrl', 'grammarWasmModule']);
-  if (grammarWasm !== undefined) hostOptions.grammarWasm = grammarWasm;
-  return [place, hostOptions];
-}
-
-/** Loads a model into a host that is recovered when it is lost. */
-async function loadHost(source: HostSource, hostOptions: HostLoadOptions, options: LoadOptions, isOfOnePage = true): Promise<LoadedModel> {
-  const { signal, maxRecoveries = MAX_RECOVERIES } = options;
-  // It is the same model again, whatever its server has by then.
-  const ofAgain = (device: HostLoadOptions): HostLoadOptions => ({ ...device, files: { ...device.files, update: 'never' } });
-  const place = new LoadPlace(options, hostOptions);
-  const load = async (lost: EngineError | undefined, signal: AbortSignal) => {
-    await place.after(lost);
-    try {
-      return await loadOnce(source, lost === undefined ? place.host : ofAgain(place.host), { ...options, signal }, isOfOnePage);
-    } catch (thrown) {
-      if (lost !== undefined || !(await place.leavesGpu(toEngineError(thrown)))) throw thrown;
-      return loadOnce(source, place.host, { ...options, signal }, isOfOnePage);
-    }
-  };
-  /** What was warned of already. */
-  const known = new Set<Warning['code']>();
-  const recovery: Recovery = {
-    most: maxRecoveries,
-    onEvent: reporter(options.onEvent),
-    onLoadedAgain: ({ warnings }) => warnings.filter(({ code }) => !known.has(code)).forEach(warner(options.onWarning)),
-    load,
-  };
-  try {
-    const loaded = await RecoveringHost.load(recovery, signal);
-    for (const { code } of loaded.info.warnings) known.add(code);
-    return loaded;
-  } catch (thrown) {
-    // A signal may carry any reason, such as a TimeoutError; the caller knows one code for all of them.
-    throw signal?.aborted ? abortError(signal, 'loading the model') : toEngineError(thrown);
-  }
-}
-
-function warner(onWarning: LoadOptions['onWarning']): (warning: Warning) => void {
-  return reporter(onWarning ?? (({ message }: Warning) => console.warn(`rillm: ${message}`)));
-}
-
-/** Loads a model into a host of its own. */
-async function loadOnce(place: HostSource, hostOptions: HostLoadOptions, options: LoadOptions, isOfOnePage: boolean): Promise<LoadedModel> {
-  const { signal, worker } = options;
-  if (signal?.aborted) throw abortError(signal, 'loading the model');
-  const host = hostOf(worker);
-  const services = loadServices(options, hostOptions.wasm, isOfOnePage);
-  try {
-    return { host, info: await host.load(place, hostOptions, services, signal) };
-  } catch (thrown) {
-    await host.dispose().catch(() => {});
-    throw thrown;
-  } finally {
-    services.end();
-  }
-}
-
-async function hostOptionsOf(options: InspectOptions, files: FilesData): Promise<HostLoadOptions> {
-  return onDevice({ ...dataOf(options), files }, options, await chooseDevice(options));
 }

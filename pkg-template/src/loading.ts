@@ -78,7 +78,7 @@ export interface LoadOptions extends LoadData, CacheOptions {
   adapters?: readonly AdapterSource[] | undefined;
   /**
    * Load the WebAssembly module that can train adapters too (`engine.train`), in place of the engine's. It needs a GPU, which may be a software
-   * adapter, and is not for `Engine.shared`. Default: false.
+   * adapter, and is not for `Engine.shared`. `engine.train.enable` does the same later. Default: false.
    */
   training?: boolean | undefined;
   /**

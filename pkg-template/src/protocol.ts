@@ -149,6 +149,10 @@ export interface LoadedHost extends HostCalls {
   restoreSession(session: Blob, signal?: AbortSignal): Promise<AttachedSession>;
   /** One at a time. The signal ends it, and the engine stays as it was. */
   loadAdapter(source: HostSource, data: AdapterData, services: LoadServices, signal?: AbortSignal): Promise<LoadedAdapter>;
+  /** Whether it has what trains. Undefined where that is known when it is asked to. */
+  readonly canTrain?: boolean;
+  /** Loads the model again with what trains; if that fails, as it was. */
+  enableTraining?(onProgress: (progress: LoadProgress) => void, signal?: AbortSignal): Promise<void>;
   /** Goes on from a checkpoint, if there is one. The signal ends it, and the engine stays as it was. */
   trainLora(
     training: object,

@@ -4,7 +4,7 @@
 import * as gpuGlue from './wasm/rillm.js';
 import * as cpuGlue from './wasm/rillm_cpu.js';
 import * as trainingGlue from './wasm/rillm_train.js';
-import { compileWasm, wasmLoader } from './compile_wasm.js';
+import { compileWasm, wasmLoader, type WasmNames } from './compile_wasm.js';
 import type { LoadedAdapter, LoadOptions as LoadData, MemoryPressure } from './generated/loading.js';
 import type { AttachedSession, Chunk, EmbeddingsData, ReplayData, ScoreData, ScoreKind, TrainingEventData } from './protocol.js';
 import type { OpenedFile } from './files/remote_files.js';
@@ -14,7 +14,7 @@ import type { HeldOutLoss, TrainingPlan } from './generated/training.js';
 import type { RetryPolicy } from './files/attempts.js';
 import type { HostSource } from './source.js';
 import { guardedAgainstTraps, type Guarded, renewal } from './traps.js';
-import type { EngineWasm } from './wasm_source.js';
+import type { EngineWasm, SentWasm } from './wasm_source.js';
 import type { EngineStats, Inspection, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
 
 export interface WasmGeneration {
@@ -168,20 +168,18 @@ function instance(name: Name, glue: Glue & Generated): Wasm {
   return { ...rest, ...guarded, memoryBytes: () => initSync().memory.buffer.byteLength };
 }
 
-/** Fetches and compiles a wasm on the first call, and makes a new instance after a trap. `own` is its address beside the package. */
-function loaderOf(
-  name: Name,
-  [urlName, moduleName]: readonly [string, string],
-  own: () => URL,
-  generated: unknown,
-  mark = 'wasmengine_load',
-) {
+function namesOf(name: Name, [urlName, moduleName]: readonly [string, string]): WasmNames {
   const advice =
     "check that the file is served and that the content security policy allows 'wasm-unsafe-eval', or hand it in with the option " +
     `${urlName} or ${moduleName}`;
+  return { file: `${name}_bg.wasm`, option: moduleName, advice };
+}
+
+/** Fetches and compiles a wasm on the first call, and makes a new instance after a trap. `own` is its address beside the package. */
+function loaderOf(name: Name, options: readonly [string, string], own: () => URL, generated: unknown, mark = 'wasmengine_load') {
   const glue = generated as Glue & Generated;
   return wasmLoader(
-    { file: `${name}_bg.wasm`, option: moduleName, advice },
+    namesOf(name, options),
     async (source, policy): Promise<Wasm> => {
       const module = await compileWasm(source ?? own(), mark, policy);
       await glue.default({ module_or_path: module });
@@ -198,13 +196,18 @@ function loaderOf(
 const loadGpu = loaderOf('rillm', ['wasmUrl', 'wasmModule'], () => new URL('./wasm/rillm_bg.wasm', import.meta.url), gpuGlue);
 const loadCpu = loaderOf('rillm_cpu', ['cpuWasmUrl', 'cpuWasmModule'], () => new URL('./wasm/rillm_cpu_bg.wasm', import.meta.url), cpuGlue);
 
-const loadTraining = loaderOf(
-  'rillm_train',
-  ['trainingWasmUrl', 'trainingWasmModule'],
-  () => new URL('./wasm/rillm_train_bg.wasm', import.meta.url),
-  trainingGlue,
-  'wasmengine_trainLora',
-);
+const TRAINING = ['trainingWasmUrl', 'trainingWasmModule'] as const;
+const trainingUrl = () => new URL('./wasm/rillm_train_bg.wasm', import.meta.url);
+const TRAINING_MARK = 'wasmengine_trainLora';
+const loadTraining = loaderOf('rillm_train', TRAINING, trainingUrl, trainingGlue, TRAINING_MARK);
+
+/** The module with what trains, which another thread may run. */
+export function compileTraining(from: SentWasm | undefined, policy: RetryPolicy): Promise<WebAssembly.Module> {
+  const compile = wasmLoader(namesOf('rillm_train', TRAINING), (source, policy) =>
+    compileWasm(source ?? trainingUrl(), TRAINING_MARK, policy),
+  );
+  return compile(from, policy);
+}
 
 /** The engine of this thread, of one build. */
 export function loadWasm({ build, from }: EngineWasm = { build: 'gpu' }, policy?: RetryPolicy): Promise<Wasm> {

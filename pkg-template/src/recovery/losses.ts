@@ -1,6 +1,7 @@
 // What counts as a loss, and how often this thread has seen a GPU go away: browsers give none any more after a few times.
 
 import { EngineError } from '../errors.js';
+import { SPAN_MS } from './allowance.js';
 
 /** Errors after which the next host answers what this one can't. */
 export function isLoss({ code }: EngineError): boolean {
@@ -29,4 +30,23 @@ export function explained(error: EngineError): EngineError {
       '(its "block list") until it is started again',
     { cause: error },
   );
+}
+
+/** The error of a loss after as many recoveries as there may be. */
+export function exhausted(error: EngineError, most: number): EngineError {
+  if (most === 0) return error;
+  const times = most === 1 ? 'once' : `${most} times`;
+  const minutes = SPAN_MS / 60_000;
+  return new EngineError(
+    error.code,
+    `${error.message}; the engine was recovered ${times} in the last ${minutes} minutes, as many as maxRecoveries allows`,
+    { cause: error },
+  );
+}
+
+/** The error of a loss from which the engine did not come back. */
+export function failedAgain(lost: EngineError, error: EngineError): EngineError {
+  return new EngineError(lost.code, `${lost.message}; the model could not be loaded again (${error.code}): ${error.message}`, {
+    cause: error,
+  });
 }

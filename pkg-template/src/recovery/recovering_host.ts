@@ -1,9 +1,8 @@
 // A host that outlives its GPU device and its worker: when one of them is lost, it loads the model into a new host and asks that one what is
 // not answered yet. It knows nothing of what is asked.
 
-import { unlessAborted } from '../abort.js';
-import { EngineError, errorData, toEngineError } from '../errors.js';
-import { unkept } from '../files/options.js';
+import { onAbort, unlessAborted } from '../abort.js';
+import { abortError, EngineError, errorData, toEngineError } from '../errors.js';
 import type { TrainingPlan } from '../generated/training.js';
 import type { ProcessorCall } from '../logits_processor.js';
 import type {
@@ -23,11 +22,13 @@ import type {
 } from '../protocol.js';
 import { SCORED } from '../scores.js';
 import type { HostSource } from '../source.js';
-import type { EngineStats, KernelUse, LoadedAdapter, ModelInfo, Smoothness, TokenizeOptions } from '../types.js';
-import { Allowance, SPAN_MS } from './allowance.js';
+import type { EngineStats, KernelUse, LoadedAdapter, LoadProgress, ModelInfo, Smoothness, TokenizeOptions } from '../types.js';
+import { Allowance } from './allowance.js';
 import type { RecoveryEvent } from './events.js';
 import type { Hosts } from './hosts.js';
-import { explained, isLoss, isPassing, noteLoss } from './losses.js';
+import { KnownAdapters, trainedAdapter } from './known_adapters.js';
+import { LentTensors, tensorLost } from './lent_tensors.js';
+import { exhausted, explained, failedAgain, isLoss, isPassing, noteLoss } from './losses.js';
 import { RecoveringGeneration } from './recovering_generation.js';
 
 export interface LoadedModel {
@@ -35,16 +36,15 @@ export interface LoadedModel {
   info: ModelInfo;
 }
 
-/** An adapter that the next host has to have too. */
-interface KnownAdapter {
-  source: HostSource;
-  data: AdapterData & { name: string; scale: number };
-  services: LoadServices;
-}
+/** Loads the model into a host of its own. `lost` is why it is loaded again, or why that failed a moment ago. */
+type Load = (lost: EngineError | undefined, signal: AbortSignal) => Promise<LoadedModel>;
 
 export interface Recovery {
-  /** Loads the model into a host of its own. `lost` is why it is loaded again, or why that failed a moment ago. */
-  load(lost: EngineError | undefined, signal: AbortSignal): Promise<LoadedModel>;
+  load: Load;
+  /** Whether that loads what trains. */
+  canTrain: boolean;
+  /** Gets what trains, and resolves to what loads the model with it. */
+  withTraining(onProgress: (progress: LoadProgress) => void, signal: AbortSignal | undefined): Promise<Load>;
   /** How many recoveries there may be in ten minutes. */
   most: number;
   onEvent(event: RecoveryEvent): void;
@@ -54,6 +54,8 @@ export interface Recovery {
 
 /** The default of `most`. */
 export const MAX_RECOVERIES = 3;
+
+const ENABLING = 'loading what trains';
 
 /** How long a browser is asked for an adapter in vain: it starts its GPU process again. */
 const PAUSES_MS = [100, 200, 400, 800, 1600, 3200];
@@ -88,10 +90,8 @@ export class RecoveringHost implements LoadedHost, Hosts {
   #isProfiling = false;
   /** What was asked for after the load. */
   #smoothness: Smoothness | undefined;
-  /** In the order in which they were loaded. */
-  #adapters: KnownAdapter[] = [];
-  #tensors = new Map<number, { host: LoadedHost; handle: number }>();
-  #nextTensor = 1;
+  #adapters = new KnownAdapters();
+  #tensors = new LentTensors();
 
   private constructor(recovery: Recovery) {
     this.#recovery = recovery;
@@ -171,11 +171,11 @@ export class RecoveringHost implements LoadedHost, Hosts {
   }
 
   forward(ids: Uint32Array, layers: Uint32Array): Promise<TensorData[]> {
-    return this.#run(async (host) => this.#kept(host, await host.forward(ids, layers)));
+    return this.#run(async (host) => (await host.forward(ids, layers)).map((tensor) => this.#tensors.add(host, tensor)));
   }
 
   embedTensor(request: object): Promise<TensorData> {
-    return this.#run(async (host) => this.#kept(host, [await host.embedTensor(request)])[0]!);
+    return this.#run(async (host) => this.#tensors.add(host, await host.embedTensor(request)));
   }
 
   /** Never on another host, where the tensor is not. */
@@ -190,8 +190,7 @@ export class RecoveringHost implements LoadedHost, Hosts {
   }
 
   async disposeTensor(own: number): Promise<void> {
-    const tensor = this.#tensors.get(own);
-    this.#tensors.delete(own);
+    const tensor = this.#tensors.remove(own);
     // With its GPU a tensor is gone.
     if (tensor !== undefined && tensor.host === this.#host) await tensor.host.disposeTensor(tensor.handle).catch(() => {});
   }
@@ -231,26 +230,31 @@ export class RecoveringHost implements LoadedHost, Hosts {
       return adapter;
     };
     const adapter = await this.#run(work, signal, 'loading the adapter');
-    const { name, scale } = adapter;
-    // It is the same adapter again, whatever its server has by then, and nobody hears of it.
-    const again = { ...data, name, scale, files: { ...data.files, update: 'never' as const } };
-    const quiet: LoadServices = { ...services, onProgress: () => {}, startDigester: () => undefined };
-    this.#adapters.push({ source, data: again, services: quiet });
+    this.#adapters.add(adapter, source, data, services);
     return adapter;
   }
 
   async setAdapterScale(name: string, scale: number): Promise<void> {
     await this.#run((host) => host.setAdapterScale(name, scale));
-    for (const { data } of this.#adapters) if (data.name === name) data.scale = scale;
+    this.#adapters.setScale(name, scale);
   }
 
   async unloadAdapter(name: string): Promise<void> {
     await this.#run((host) => host.unloadAdapter(name));
-    this.#adapters = this.#adapters.filter(({ data }) => data.name !== name);
+    this.#adapters.remove(name);
   }
 
   adapters(): Promise<LoadedAdapter[]> {
     return this.#run((host) => host.adapters());
+  }
+
+  get canTrain(): boolean {
+    return this.#recovery.canTrain;
+  }
+
+  async enableTraining(onProgress: (progress: LoadProgress) => void, signal?: AbortSignal): Promise<void> {
+    const load = await this.#recovery.withTraining(onProgress, signal);
+    await this.#replace({ ...this.#recovery, load, canTrain: true }, signal, ENABLING);
   }
 
   planLora(training: object): Promise<TrainingPlan> {
@@ -277,11 +281,12 @@ export class RecoveringHost implements LoadedHost, Hosts {
       this.#calls -= 1;
     }
     if (!('name' in trained.adapter)) return trained;
-    const { source, data, services } = adapterOf(trained.adapter, trained.gguf);
+    const adapter = trainedAdapter(trained.adapter, trained.gguf);
     if (host === this.#host) {
-      this.#adapters.push({ source, data, services });
+      this.#adapters.addOwn(adapter);
       return trained;
     }
+    const { source, data, services } = adapter;
     // The next host does not have it yet.
     return { ...trained, adapter: await this.loadAdapter(source, data, services).catch((thrown) => errorData(toEngineError(thrown))) };
   }
@@ -368,14 +373,59 @@ export class RecoveringHost implements LoadedHost, Hosts {
     const begin = performance.now();
     const lost = this.#lost(error);
     this.#next = (async () => {
-      // What is left of it, such as a page's GPU buffers, is freed first.
-      await Promise.race([host.dispose().catch(() => {}), pause(DISPOSE_TIMEOUT_MS)]);
+      await freed(host);
       const { host: next } = await this.#loadAgain(lost);
       this.#recovered(begin);
       return next;
     })();
     // Nobody may ask any more.
     this.#next.catch(() => {});
+  }
+
+  /**
+   * Loads the model otherwise from now on: into another host, which takes this one's place as after a loss. Rejects if that fails or the signal is
+   * aborted, and then the model is loaded as it was.
+   */
+  async #replace(recovery: Recovery, signal: AbortSignal | undefined, what: string): Promise<void> {
+    let host = await this.current(signal, what);
+    while (host !== this.#host) host = await this.current(signal, what);
+    if (signal?.aborted) throw abortError(signal, what);
+    const ending = new AbortController();
+    const release = onAbort([signal, this.#loading.signal], () => ending.abort());
+    this.#host = undefined;
+    let failed: EngineError | undefined;
+    this.#next = (async () => {
+      await freed(host);
+      try {
+        const loaded = await this.#take(await recovery.load(undefined, ending.signal));
+        this.#recovery = recovery;
+        return loaded.host;
+      } catch (thrown) {
+        if (this.#gone !== undefined) throw this.#gone;
+        failed = toEngineError(thrown);
+        return (await this.#loadBack(failed)).host;
+      } finally {
+        release();
+      }
+    })();
+    // Nobody may ask any more.
+    this.#next.catch(() => {});
+    await unlessAborted(this.#next, signal, what);
+    if (failed !== undefined) throw failed;
+  }
+
+  /** Loads the model as it was, after another load failed. */
+  async #loadBack(failed: EngineError): Promise<LoadedModel> {
+    if (isLoss(failed)) noteLoss(failed);
+    try {
+      return await this.#take(await this.#recovery.load(failed, this.#loading.signal));
+    } catch (thrown) {
+      if (this.#gone !== undefined) throw this.#gone;
+      const error = toEngineError(thrown);
+      if (isLoss(error) || isPassing(error)) return this.#loadAgain(this.#lost(error));
+      const given = new EngineError('device_lost', 'the GPU device was given up for what trains');
+      throw this.#end(failedAgain(given, explained(error)));
+    }
   }
 
   #lost(error: EngineError): EngineError {
@@ -396,21 +446,11 @@ export class RecoveringHost implements LoadedHost, Hosts {
   async #loadAgain(lost: EngineError): Promise<LoadedModel> {
     for (let error = lost, asked = 0, attempt: number | undefined; ; ) {
       if (!isPassing(error)) attempt = this.#allowance.take();
-      if (attempt === undefined) throw this.#end(this.#exhausted(error));
+      if (attempt === undefined) throw this.#end(exhausted(error, this.#allowance.most));
       if (!isPassing(error)) this.#recovery.onEvent({ type: 'recovering', attempt, most: this.#allowance.most });
       try {
-        const loaded = await this.#recovery.load(error, this.#loading.signal);
-        if (this.#gone !== undefined) {
-          await loaded.host.dispose().catch(() => {});
-          throw this.#gone;
-        }
-        // Before anybody asks it.
-        await this.#addAdapters(loaded.host);
+        const loaded = await this.#take(await this.#recovery.load(error, this.#loading.signal));
         this.#recoveries += 1;
-        this.#adopt(loaded);
-        this.#recovery.onLoadedAgain(loaded.info);
-        if (this.#smoothness !== undefined) await loaded.host.setSmoothness(this.#smoothness).catch(() => {});
-        if (this.#isProfiling) await loaded.host.setProfiling(true).catch(() => {});
         return loaded;
       } catch (thrown) {
         if (this.#gone !== undefined) throw this.#gone;
@@ -426,41 +466,29 @@ export class RecoveringHost implements LoadedHost, Hosts {
         } else if (isLoss(error)) {
           this.#lost(error);
         } else {
-          throw this.#end(this.#failed(lost, explained(error)));
+          throw this.#end(failedAgain(lost, explained(error)));
         }
       }
     }
   }
 
-  /** Loads the adapters that the last host had. Frees the host if that can't be. */
-  async #addAdapters(host: LoadedHost): Promise<void> {
+  /** Lets a host answer in place of the last one, with its adapters. Frees it if that can't be. */
+  async #take(loaded: LoadedModel): Promise<LoadedModel> {
+    const { host, info } = loaded;
     try {
-      for (const { source, data, services } of this.#adapters) {
-        await host.loadAdapter(source, data, services, this.#loading.signal);
-      }
+      if (this.#gone !== undefined) throw this.#gone;
+      // Before anybody asks it.
+      await this.#adapters.loadInto(host, this.#loading.signal);
       if (this.#gone !== undefined) throw this.#gone;
     } catch (thrown) {
       await host.dispose().catch(() => {});
       throw thrown;
     }
-  }
-
-  #exhausted(error: EngineError): EngineError {
-    const { most } = this.#allowance;
-    if (most === 0) return error;
-    const times = most === 1 ? 'once' : `${most} times`;
-    const minutes = SPAN_MS / 60_000;
-    return new EngineError(
-      error.code,
-      `${error.message}; the engine was recovered ${times} in the last ${minutes} minutes, as many as maxRecoveries allows`,
-      { cause: error },
-    );
-  }
-
-  #failed(lost: EngineError, error: EngineError): EngineError {
-    return new EngineError(lost.code, `${lost.message}; the model could not be loaded again (${error.code}): ${error.message}`, {
-      cause: error,
-    });
+    this.#adopt(loaded);
+    this.#recovery.onLoadedAgain(info);
+    if (this.#smoothness !== undefined) await host.setSmoothness(this.#smoothness).catch(() => {});
+    if (this.#isProfiling) await host.setProfiling(true).catch(() => {});
+    return loaded;
   }
 
   #end(error: EngineError): EngineError {
@@ -473,39 +501,15 @@ export class RecoveringHost implements LoadedHost, Hosts {
     return this.#gone;
   }
 
-  #kept(host: LoadedHost, tensors: TensorData[]): TensorData[] {
-    return tensors.map(({ handle, ...data }) => {
-      const own = this.#nextTensor++;
-      this.#tensors.set(own, { host, handle });
-      return { ...data, handle: own };
-    });
-  }
-
   #tensor(own: number): { host: LoadedHost; handle: number } {
     if (this.#gone !== undefined) throw this.#gone;
-    const tensor = this.#tensors.get(own);
-    if (tensor === undefined) throw new EngineError('disposed', 'the tensor was disposed of: use it before dispose()');
-    if (tensor.host !== this.#host) throw tensorLost();
-    return tensor;
+    return this.#tensors.find(own, this.#host);
   }
 }
 
-/** A trained adapter as one that is loaded from its file. */
-function adapterOf({ name, scale }: LoadedAdapter, gguf: Blob): KnownAdapter {
-  const services: LoadServices = {
-    onProgress: () => {},
-    onEvent: () => {},
-    onMemoryPressure: () => {},
-    store: undefined,
-    isOfOnePage: false,
-    startDigester: () => undefined,
-  };
-  const source: HostSource = { kind: 'files', files: [{ name: 'trained.gguf', data: gguf }] };
-  return { source, data: { name, scale, files: unkept('files', {}) }, services };
+/** Frees what is left of a host, such as a page's GPU buffers. */
+async function freed(host: LoadedHost): Promise<void> {
+  await Promise.race([host.dispose().catch(() => {}), pause(DISPOSE_TIMEOUT_MS)]);
 }
 
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
-
-function tensorLost(): EngineError {
-  return new EngineError('device_lost', 'the tensor was lost with its GPU device: compute it again');
-}

@@ -178,6 +178,10 @@ export class SharedHost implements LoadedHost {
     return [];
   }
 
+  async enableTraining(): Promise<never> {
+    throw unshared('an engine that tabs share trains nothing');
+  }
+
   async planLora(): Promise<never> {
     throw unshared('an engine that tabs share trains nothing');
   }

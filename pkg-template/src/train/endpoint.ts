@@ -21,12 +21,28 @@ import type { CheckpointOptions, LoraTraining, Schedule, TrainingPlan } from '..
 import { dataOf } from '../json.js';
 import { reporter } from '../load_services.js';
 import type { LoadedHost, TrainedData, TrainingEventData } from '../protocol.js';
-import { CheckpointWriter, checkName, openCheckpoints } from './files.js';
+import { CheckpointWriter, checkName, openCheckpoints, withName } from './files.js';
 import { cannotTrain } from './host.js';
-import type { LoraOptions, SavedCheckpoint, TrainedAdapter, TrainingEvent } from './types.js';
+import type { EnableOptions, LoraOptions, SavedCheckpoint, TrainedAdapter, TrainingEvent } from './types.js';
 
 /** Adapters that are trained here. */
 export interface Training {
+  /**
+   * Loads the model again with what trains, for an engine that was loaded without `training: true`. The engine stays the same: it keeps its adapters,
+   * answers under way go on where they stood, and requests wait meanwhile. Conversations are taken in anew when they go on; tensors of the engine are
+   * lost. Resolves at once if it can train already.
+   *
+   * ```js
+   * if (!engine.train.isEnabled) await engine.train.enable();
+   * ```
+   *
+   * @throws EngineError `wasm_unavailable` if what trains does not load, before the engine has given up anything; `invalid_request` for `device: 'cpu'`
+   *   and for engines that tabs share; `aborted` by the signal; and what `Engine.load` throws. The model is then loaded as it was, and requests go on; if that fails too,
+   *   `device_lost`, and the engine is gone.
+   */
+  enable(options?: EnableOptions): Promise<void>;
+  /** Whether it can train: it was loaded with `training: true`, or enabled since. */
+  readonly isEnabled: boolean;
   /**
    * Trains an adapter (LoRA) on chats or texts and loads it, with the scale 1. The model's weights stay as they are, quantised or not. One training runs
    * at a time; answers go on meanwhile, in turn with its steps.
@@ -37,8 +53,8 @@ export interface Training {
    * const [config, weights] = trained.files('peft');
    * ```
    *
-   * @throws EngineError before anything is computed: `invalid_request` or `out_of_range` for data and settings that are wrong, for a second training
-   *   and for an engine without `training: true`; `context_length_exceeded` for an example that is too long; `unsupported_architecture` for a model
+   * @throws EngineError before anything is computed: `invalid_request` or `out_of_range` for data and settings that are wrong, for a second training,
+   *   for one by whose name another tab keeps checkpoints, and for an engine that is not enabled; `context_length_exceeded` for an example that is too long; `unsupported_architecture` for a model
    *   that can't be trained; `out_of_memory` if the GPU has no room; `adapter_limits`; `checkpoint_mismatch` and `invalid_file` for a checkpoint;
    *   `cache_unavailable` if none can be kept. Later: `aborted` by the signal; `numerical_error` if the loss is no number any more;
    *   `out_of_memory`; `device_lost` and `worker_lost`, of which a training does not recover by itself; `disposed`.
@@ -66,13 +82,12 @@ export interface Checkpoints {
 /** What an engine offers for its trainings. */
 export interface TrainingEngine {
   host: LoadedHost;
-  /** Whether its wasm has what trains. */
-  canTrain: boolean;
   /** Throws when the engine was disposed of. */
   check(): void;
 }
 
 const TRAINING = 'the training';
+const ENABLING = 'loading what trains';
 /** As the wasm names it. */
 const DEFAULT_NAME = 'trained';
 
@@ -106,14 +121,34 @@ const LORA: Checks<LoraOptions> = {
   resume: truth,
 };
 const CHECKPOINT: Checks<CheckpointOptions> = { everySteps: whole(1) };
+const ENABLE: Checks<EnableOptions> = { onProgress: callable, signal: abortSignal };
 
-export function trainingOf({ host, canTrain, check }: TrainingEngine): Training {
+export function trainingOf({ host, check }: TrainingEngine): Training {
   let isTraining = false;
+  /** What enables the engine, or has. */
+  let enabling: Promise<unknown> = Promise.resolve();
   const ready = () => {
     check();
-    if (!canTrain) throw cannotTrain();
+    if (host.canTrain === false) throw cannotTrain();
   };
   return {
+    get isEnabled() {
+      return host.canTrain === true;
+    },
+
+    async enable(given = {}) {
+      check();
+      const { onProgress, signal } = readOptions('the options of train.enable', given, ENABLE);
+      if (signal?.aborted) throw abortError(signal, ENABLING);
+      const before = enabling;
+      const working = unlessAborted(before, signal, ENABLING).then(async () => {
+        check();
+        if (host.canTrain !== true) await host.enableTraining!(reporter(onProgress), signal);
+      });
+      enabling = Promise.allSettled([before, working]);
+      await working;
+    },
+
     async lora(given) {
       ready();
       const { training, onProgress, signal, resume } = optionsOf('train.lora', given);
@@ -122,7 +157,13 @@ export function trainingOf({ host, canTrain, check }: TrainingEngine): Training 
         throw new EngineError('invalid_request', 'the engine trains already, one adapter at a time: wait for it, or abort it');
       isTraining = true;
       try {
-        return await trained(host, training, resume, reporter(onProgress), signal);
+        const work = () => trained(host, training, resume, reporter(onProgress), signal);
+        const { name = DEFAULT_NAME } = training;
+        if (training.checkpoint === undefined && !resume) return await work();
+        checkName(name);
+        // Where nothing can be kept, nothing is computed.
+        await unlessAborted(openCheckpoints(), signal, TRAINING);
+        return await withName(name, signal, TRAINING, work);
       } catch (thrown) {
         throw signal?.aborted ? abortError(signal, TRAINING) : toEngineError(thrown);
       } finally {
@@ -187,8 +228,6 @@ async function trained(
 ): Promise<TrainedAdapter> {
   const { name = DEFAULT_NAME } = training;
   const isKept = training.checkpoint !== undefined;
-  if (isKept || resume) checkName(name);
-  // Where nothing can be kept, nothing is computed.
   const files = isKept || resume ? await unlessAborted(openCheckpoints(), signal, TRAINING) : undefined;
   const writer = files && new CheckpointWriter(files, name, tell);
   const checkpoint = resume ? await files?.find(name) : undefined;

@@ -5,11 +5,11 @@ import type { TrainingPlan } from '../generated/training.js';
 import type { TrainedData, TrainingEventData } from '../protocol.js';
 import type { WasmEngine, WasmTrained } from '../wasm.js';
 
-/** The error of an engine that can't train. */
+/** The error of an engine that can't train yet. */
 export function cannotTrain(): EngineError {
   return new EngineError(
     'invalid_request',
-    'the engine was loaded without what trains: load it with Engine.load(model, { training: true })',
+    'the engine was loaded without what trains: call engine.train.enable() first, or load it with Engine.load(model, { training: true })',
   );
 }
 

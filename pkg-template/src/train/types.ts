@@ -1,6 +1,7 @@
 // What is said of trainings, and what they tell. Types only.
 
 import type { EngineError } from '../errors.js';
+import type { LoadProgress } from '../files/progress.js';
 import type { LoadedAdapter } from '../generated/loading.js';
 import type { HeldOutLoss, LoraTraining, TrainingPlan, TrainingStep } from '../generated/training.js';
 import type { ChatMessage, Tool } from '../messages.js';
@@ -37,6 +38,14 @@ export type TrainingEvent =
   | ({ type: 'held_out' } & HeldOutLoss)
   /** The state after this step is kept, or could not be; the training goes on. */
   | { type: 'checkpoint'; step: number; error?: EngineError };
+
+/** How an engine gets what trains. */
+export interface EnableOptions {
+  /** Called with the bytes loaded, many times. */
+  onProgress?: ((progress: LoadProgress) => void) | undefined;
+  /** Aborting it rejects with code `aborted`. What was given up for it by then is loaded as it was. */
+  signal?: AbortSignal | undefined;
+}
 
 /** How an adapter is trained. */
 export interface LoraOptions extends LoraTraining {
