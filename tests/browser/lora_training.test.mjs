@@ -1,36 +1,16 @@
 // Trainings of adapters in pages: what is learnt, in a worker and on the page's thread, beside answers; what is refused; aborts, lost GPUs, and
-// checkpoints. That gradients and steps are PyTorch's is held natively.
+// checkpoints. That gradients and steps are PyTorch's is held natively; `training_bad_use.test.mjs` has what goes wrong around them.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { openStage } from './browser.mjs';
+import { prepareGame } from './game.mjs';
 import { makeLosses, prepareLosses } from './losses.mjs';
 
 const LIMIT = { timeout: 60_000 };
 const MODEL = '/golden/tied-q8_0.gguf';
 const OPTIONS = { training: true, precision: 'exact', contextLength: 128, autotune: 'off', cache: 'none' };
-
-/** Runs in the page: a game that no model knows, and how an engine is asked. */
-function prepareGame() {
-  const chat = (question, answer) => ({
-    messages: [
-      { role: 'user', content: question },
-      { role: 'assistant', content: answer },
-    ],
-  });
-  globalThis.game = [chat('wug?', 'dax blick'), chat('toma?', 'zup')];
-  globalThis.said = async (engine, content, more) => {
-    const { choices } = await engine.chat.completions.create({
-      messages: [{ role: 'user', content }],
-      temperature: 0,
-      max_tokens: 12,
-      ...more,
-    });
-    return choices[0].message.content;
-  };
-  globalThis.short = { data: game, epochs: 4, learningRate: 1e-2, seed: 3, name: 'game' };
-}
 
 let stage;
 before(async () => {
