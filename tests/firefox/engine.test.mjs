@@ -1,4 +1,4 @@
-// The engine in Firefox: answers of the demo model against its reference, structured output, tools, the loss of the GPU, embeddings, and
+// The engine in Firefox: answers of the demo model against its reference, structured output, tools, the loss of the GPU, training, embeddings, and
 // the demo page.
 
 import assert from 'node:assert/strict';
@@ -119,6 +119,29 @@ test('the GPU is lost while it answers, and the answer goes on', DEMO, async () 
     return { text: choices[0].message.content, events: eventTypes(), recoveries: (await engine.stats()).recoveries };
   }, messages);
   assert.deepEqual(got, { text, events: ['lost', 'recovering', 'recovered'], recoveries: 1 });
+});
+
+test('it gets what trains, learns an answer, and forgets it', DEMO, async () => {
+  const got = await demo.run(async () => {
+    const said = async (more) =>
+      (await ask({ messages: [{ role: 'user', content: 'zib?' }], max_tokens: 16, ...more })).choices[0].message.content;
+    const before = await said();
+    await engine.train.enable();
+    const messages = [
+      { role: 'user', content: 'zib?' },
+      { role: 'assistant', content: 'zab!' },
+    ];
+    const kept = [];
+    const onProgress = ({ type, error }) => type === 'checkpoint' && kept.push(error?.code ?? 'kept');
+    const training = { data: [{ messages }], name: 'zib', epochs: 8, learningRate: 5e-3, seed: 1 };
+    const { losses } = await engine.train.lora({ ...training, checkpoint: { everySteps: 5 }, onProgress });
+    const found = { learnt: await said(), same: (await said({ adapters: {} })) === before, isNew: before !== 'zab!', losses, kept };
+    await engine.adapters.unload('zib');
+    return found;
+  });
+  const { losses, ...rest } = got;
+  assert.deepEqual(rest, { learnt: 'zab!', same: true, isNew: true, kept: ['kept'] });
+  assert.ok(losses.length === 8 && losses.at(-1) < 0.5 && losses[0] > 2, String(losses));
 });
 
 test('on the thread of the page: greedy tokens of the reference, also after the GPU was lost', LIMIT, async () => {
