@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { openStage, root } from './browser.mjs';
-import { answers, checkLayout, picture, settled, WIDE } from './page/stage.mjs';
+import { answers, checkLayout, PHONE, picture, settled, WIDE } from './page/stage.mjs';
 
 const DEMO_MODEL = join(root, 'models/demo/rillm-demo-q8_0.gguf');
 const NO_DEMO_MODEL = existsSync(DEMO_MODEL) ? false : 'models/demo/rillm-demo-q8_0.gguf is not there';
@@ -67,7 +67,7 @@ test('the demo model learns the game, plays it and forgets it', LIMIT, async (t)
   await page.locator('#teach-begin').click();
   await page.locator('#teach-loss').waitFor({ timeout: 120_000 });
   assert.ok(has('rillm_train_bg.wasm'));
-  await state(/Step \d+ of \d+/).waitFor();
+  await state(/Step 1\d of \d+/).waitFor({ timeout: 120_000 });
   await picture(page, 'teach');
   await state('Learnt').waitFor({ timeout: 180_000 });
   const loss = Number(await page.locator('#teach-loss').innerText());
@@ -75,6 +75,14 @@ test('the demo model learns the game, plays it and forgets it', LIMIT, async (t)
   assert.ok(loss < 0.5, `the last loss is ${loss}`);
   assert.deepEqual([await said('zib?'), await said('mop mop?')], ['zab!', 'snip snap.']);
   await checkLayout(page, 'after teaching');
+  await page.setViewportSize(PHONE);
+  await page.locator('#open-panel').click();
+  await page.locator('#teach-panel').scrollIntoViewIfNeeded();
+  await checkLayout(page, 'after teaching, on a phone');
+  await page.locator('#teach-panel').evaluate((panel) => panel.scrollIntoView());
+  await picture(page, 'teach-phone');
+  await page.keyboard.press('Escape');
+  await page.setViewportSize(WIDE);
   await page.locator('#teach-forget').click();
   await page.locator('#teach-forget').waitFor({ state: 'detached' });
   assert.deepEqual([await said('zib?'), await said('mop mop?')], before);

@@ -13,6 +13,8 @@ const POINT_MS = 150;
 /** What stands where no figure is known. */
 const NONE = '–';
 
+export const tokensText = (count) => `${count.toLocaleString('en')} ${count === 1 ? 'token' : 'tokens'}`;
+
 export class Figures {
   series = { speed: [], first: [], memory: [], dispatches: [], waits: [] };
   speed;
@@ -110,9 +112,9 @@ export function figuresTemplate({ figures, loader }) {
 function details({ usage, timings, counters, peak, heap } = {}) {
   const known = usage !== undefined;
   return html`${lines([
-    ['Prompt', known ? `${usage.prompt_tokens} tokens, ${Math.round(timings.prompt_ms)} ms` : NONE],
-    ['From the cache', known ? `${timings.cached_prompt_tokens} tokens` : NONE],
-    ['Answer', known ? `${usage.completion_tokens} tokens, ${Math.round(timings.decode_ms)} ms` : NONE],
+    ['Prompt', known ? `${tokensText(usage.prompt_tokens)}, ${Math.round(timings.prompt_ms)} ms` : NONE],
+    ['From the cache', known ? tokensText(timings.cached_prompt_tokens) : NONE],
+    ['Answer', known ? `${tokensText(usage.completion_tokens)}, ${Math.round(timings.decode_ms)} ms` : NONE],
     ['GPU memory, peak', known ? sizeText(peak) : NONE],
     ['WebAssembly heap', known ? sizeText(heap) : NONE],
   ])}

@@ -7,6 +7,7 @@ import { judged } from '../chat/format.js';
 import { isBuiltIn } from '../chat/tools.js';
 import { resultsOf, versionsOf } from '../conversations/tree.js';
 import { adviceOf } from './advice.js';
+import { tokensText } from './figures.js';
 import { ICONS } from './icons.js';
 import { isComposing } from './keys.js';
 import { markdown } from './markdown.js';
@@ -68,7 +69,7 @@ function answer(app, message, path) {
         : html`<div class="tools">
           ${versions(app, message)} ${content === '' ? nothing : action(app, message, 'copy', ICONS.copy, 'Copy', 'Copy this answer')}
           ${action(app, message, 'again', ICONS.again, error === undefined ? 'Again' : 'Try again', error === undefined ? 'Write this answer again' : 'Try again')}
-          ${isLast && canGoOn(message) ? html`<button type="button" class="quiet" @click=${() => actions.resume(message.id)} ?disabled=${chat.run !== undefined}>Continue</button>` : nothing}
+          ${isLast && canGoOn(message) ? html`<button type="button" class="quiet" @click=${() => actions.resume(message.id)} ?disabled=${chat.run !== undefined}><span>Continue</span></button>` : nothing}
           ${figures(message)}
         </div>`
     }
@@ -146,7 +147,7 @@ function figures({ usage, timings, cached }) {
   if (usage === undefined) return nothing;
   const speed = timings?.tokens_per_s > 0 ? ` · ${timings.tokens_per_s.toFixed(1)} tokens/s` : '';
   const reused = cached > 0 ? ` · ${cached} of ${usage.prompt_tokens} from the cache` : '';
-  return html`<span class="counts">${usage.completion_tokens} tokens${speed}${reused}</span>`;
+  return html`<span class="counts">${tokensText(usage.completion_tokens)}${speed}${reused}</span>`;
 }
 
 function action({ chat, actions }, message, name, icon, label, words) {

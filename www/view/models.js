@@ -23,7 +23,7 @@ export function modelTemplate(app) {
 
 function summary({ engine: { info }, ms, note }) {
   const { name, architecture, parameters, quantization, weight_bytes, context_length } = info;
-  return `${name ?? architecture}: ${count(parameters)} parameters, ${quantization}, ${sizeText(weight_bytes)}, context ${context_length}. Loaded in ${(ms / 1000).toFixed(1)} s.${note === '' ? '' : ` ${note}`}`;
+  return `${name ?? architecture}: ${count(parameters)} parameters, ${quantization}, ${sizeText(weight_bytes)}, context ${context_length.toLocaleString('en')}. Loaded in ${(ms / 1000).toFixed(1)} s.${note === '' ? '' : ` ${note}`}`;
 }
 
 const count = (parameters) => (parameters >= 1e9 ? `${(parameters / 1e9).toFixed(2)} B` : `${(parameters / 1e6).toFixed(1)} M`);
