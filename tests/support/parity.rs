@@ -1,10 +1,9 @@
 //! Holds every op's kernel to its CPU reference, over the cases that the op itself names: odd, prime and large shapes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use foldhash::quality::{FixedState, FoldHasher};
 use rillm::gpu::Transcript;
 use rillm::sampler;
 use rillm::tensor::{Case, Context, DType, Desc, HostTensor, TuningKey, Variant, ops};
@@ -50,9 +49,10 @@ pub struct Checked {
 }
 
 /// 128 bits, so that no two things are ever taken for one.
-fn digest(parts: &[&dyn Fn(&mut FoldHasher)]) -> [u64; 2] {
-    [1, 2].map(|seed| {
-        let mut hasher = FixedState::with_seed(seed).build_hasher();
+fn digest(parts: &[&dyn Fn(&mut DefaultHasher)]) -> [u64; 2] {
+    [0u8, 1].map(|salt| {
+        let mut hasher = DefaultHasher::new();
+        salt.hash(&mut hasher);
         parts.iter().for_each(|part| part(&mut hasher));
         hasher.finish()
     })
@@ -60,7 +60,7 @@ fn digest(parts: &[&dyn Fn(&mut FoldHasher)]) -> [u64; 2] {
 
 /// A case of an op, whatever computes it.
 fn digest_of_case(name: &str, index: usize, case: &Case) -> [u64; 2] {
-    let inputs = |hasher: &mut FoldHasher| {
+    let inputs = |hasher: &mut DefaultHasher| {
         for input in &case.inputs {
             format!("{:?}", input.desc()).hash(hasher);
             input.bytes.hash(hasher);
@@ -173,7 +173,7 @@ impl<'a> Trial<'a> {
 /// Everything that decides whether these agree: inputs, adapter, commands, and what the references give. Nothing if part of it is unknown.
 fn digest_of_all(trials: &[Trial<'_>]) -> Option<[u64; 2]> {
     let commands: Vec<[u64; 2]> = trials.iter().map(|trial| trial.commands).collect::<Option<_>>()?;
-    let references = |hasher: &mut FoldHasher| {
+    let references = |hasher: &mut DefaultHasher| {
         for trial in trials {
             reference(trial.of_case, trial.case).iter().for_each(|tensor| tensor.bytes.hash(hasher));
         }
