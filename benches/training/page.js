@@ -220,7 +220,27 @@ async function files(engine) {
   }
 }
 
-const PARTS = { adapter, steps, beside, files };
+/** GPU time by kernel, of decoded tokens and of a prompt, without an adapter and with one. */
+async function kernels(engine) {
+  const trained = await engine.train.lora({ data: [await textOf(engine, 64, 1)], rank, epochs: 1, name: 'timed' });
+  const measured = { decode: [promptOf(16, 1), WARM_UP + number('tokens', 128)], prefill: [promptOf(number('prompt', 512), 1), 1] };
+  for (const scale of [0, 1]) {
+    await engine.adapters.setScale('timed', scale);
+    for (const [what, [prompt, tokens]] of Object.entries(measured)) {
+      // Its commands are recorded and its kernels compiled by the first.
+      await answered(engine, [...prompt].reverse(), tokens);
+      await engine.setProfiling(true);
+      await engine.kernelTimes();
+      await answered(engine, prompt, tokens);
+      const times = await engine.kernelTimes();
+      await engine.setProfiling(false);
+      await post('log', { kernels: what, scale, rank: trained.adapter?.rank, times });
+    }
+  }
+  await engine.adapters.unload('timed');
+}
+
+const PARTS = { adapter, steps, beside, files, kernels };
 
 async function run() {
   const model = new URL(parameters.get('model'), document.baseURI).href;
