@@ -5,6 +5,8 @@
 //!   (bind groups) can't be stale: a reused buffer keeps its id, a destroyed one takes its id with it.
 //! - A buffer may come back while commands that use it are recorded, or submitted and not done. Reuse is safe, because
 //!   commands run in program order; destruction waits until the GPU has finished the submission.
+//! - What was given up and waits for that end is reused before anything is made: until then its memory is not free for others. So commands that are
+//!   recorded far ahead of the GPU take no more than as many buffers of each size as they use at one time.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -37,8 +39,8 @@ struct State {
     /// Buffers that wait for reuse.
     free: FreeList<RawBuffer>,
     last_id: u64,
-    /// Freed, with the number of the submission after which nothing names them.
-    retired: Vec<(u64, RawBuffer)>,
+    /// To be destroyed.
+    retired: Vec<Retired>,
     /// Those of steps that found no room: they may not work, so they are not used again.
     suspects: IdRanges,
     /// Those of steps of which it is not known yet whether there was room: they wait in `free` until it is.
@@ -48,9 +50,26 @@ struct State {
     stats: PoolStats,
 }
 
+struct Retired {
+    /// The submission after which nothing names it.
+    last_use: u64,
+    raw: RawBuffer,
+    /// It was one of those that wait for reuse.
+    is_spare: bool,
+}
+
 impl State {
     fn take(&mut self, class: u64, submission: u64) -> Option<RawBuffer> {
-        self.free.take_where(class, submission, |raw| !self.undecided.contains(raw.id))
+        let found = self.free.take_where(class, submission, |raw| !self.undecided.contains(raw.id));
+        found.or_else(|| {
+            let fits = |Retired { raw, is_spare, .. }: &Retired| {
+                let works = !self.undecided.contains(raw.id) && !self.suspects.contains(raw.id);
+                *is_spare && raw.wgpu.size() == class && works
+            };
+            // Those before it are destroyed sooner.
+            let at = self.retired.iter().rposition(fits)?;
+            Some(self.retired.remove(at).raw)
+        })
     }
 }
 
@@ -87,7 +106,7 @@ impl BufferPool {
             stats.misses += 1;
         }
         drop(state);
-        self.retire(excess);
+        self.retire(excess, true);
         if let Some(raw) = found {
             add(&self.raw.counters.buffers_reused, 1);
             return Ok(raw);
@@ -140,7 +159,7 @@ impl BufferPool {
             state.free.take_excess()
         };
         drop(state);
-        self.retire(excess);
+        self.retire(excess, true);
         if is_disposed {
             self.clear();
         }
@@ -170,7 +189,7 @@ impl BufferPool {
         state.suspects.push(suspects);
         let gone = state.free.remove_where(|raw| suspects.contains(raw.id));
         drop(state);
-        self.retire(gone);
+        self.retire(gone, false);
     }
 
     /// Waits for what went wrong since the last wait. After an error, what was made meanwhile is not used again.
@@ -189,14 +208,14 @@ impl BufferPool {
 
     /// Destroys a buffer that is not kept for reuse, after its last handle is gone.
     pub fn release_lasting(&self, raw: RawBuffer) {
-        self.retire(vec![raw]);
+        self.retire(vec![raw], false);
     }
 
     /// Takes back an arena's bank, which is not kept for reuse.
     pub fn release_bank(&self, raw: RawBuffer) {
         let arena = &self.raw.counters.arena_bytes;
         arena.set(arena.get() - raw.wgpu.size());
-        self.retire(vec![raw]);
+        self.retire(vec![raw], false);
     }
 
     /// A new buffer for an arena's tensors.
@@ -206,9 +225,9 @@ impl BufferPool {
         Ok(raw)
     }
 
-    /// Destroys buffers once nothing can use them any more. Without `destroy` a browser frees GPU memory only when its
-    /// garbage collector runs.
-    fn retire(&self, buffers: Vec<RawBuffer>) {
+    /// Destroys buffers once nothing can use them any more, unless they are spare ones that are wanted before that. Without `destroy` a browser
+    /// frees GPU memory only when its garbage collector runs.
+    fn retire(&self, buffers: Vec<RawBuffer>, is_spare: bool) {
         if buffers.is_empty() {
             return;
         }
@@ -219,7 +238,8 @@ impl BufferPool {
         if last_use > self.raw.timeline.finished() {
             add(&self.raw.counters.deferred_frees, buffers.len() as u64);
         }
-        self.state.borrow_mut().retired.extend(buffers.into_iter().map(|raw| (last_use, raw)));
+        let retired = buffers.into_iter().map(|raw| Retired { last_use, raw, is_spare });
+        self.state.borrow_mut().retired.extend(retired);
         self.reap();
     }
 
@@ -233,10 +253,10 @@ impl BufferPool {
         let finished = self.raw.timeline.finished();
         let mut state = self.state.borrow_mut();
         let (done, retired): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut state.retired).into_iter().partition(|(last_use, _)| *last_use <= finished);
+            std::mem::take(&mut state.retired).into_iter().partition(|retired| retired.last_use <= finished);
         state.retired = retired;
         drop(state);
-        self.destroy(done.into_iter().map(|(_, raw)| raw).collect());
+        self.destroy(done.into_iter().map(|retired| retired.raw).collect());
     }
 
     fn destroy(&self, buffers: Vec<RawBuffer>) {
@@ -254,7 +274,7 @@ impl BufferPool {
     pub fn clear(&self) {
         let mut state = self.state.borrow_mut();
         let mut buffers = state.free.shrink(0);
-        buffers.extend(state.retired.drain(..).map(|(_, raw)| raw));
+        buffers.extend(state.retired.drain(..).map(|retired| retired.raw));
         drop(state);
         self.destroy(buffers);
     }
@@ -262,7 +282,7 @@ impl BufferPool {
     /// Frees buffers that wait for reuse, the largest first, until at most `bytes` are left.
     pub fn shrink(&self, bytes: u64) {
         let gone = self.state.borrow_mut().free.shrink(bytes);
-        self.retire(gone);
+        self.retire(gone, true);
     }
 
     /// How many buffers wait for reuse.

@@ -582,6 +582,34 @@ fn freed_memory_is_freed_when_the_gpu_is_done() {
     assert!(stats.live_bytes - before.live_bytes < 1 << 20, "{stats:?}");
 }
 
+/// More than what may wait for reuse, in sizes that take turns: what had to go is the next one that is asked for, and the GPU is not done with it.
+#[test]
+fn what_is_recorded_in_one_go_takes_each_size_once() {
+    let device = plain();
+    block_on(device.sync()).unwrap();
+    let before = device.stats();
+    let small = device.buffer(256, "small").unwrap();
+    let sizes = (48..53).map(|mebibytes| mebibytes << 20);
+    for _ in 0..4 {
+        for size in sizes.clone() {
+            mix(&device, &small, &device.buffer(size, "turn").unwrap(), 64, 1).unwrap();
+        }
+    }
+    let stats = device.stats();
+    assert_eq!(stats.submits, before.submits, "it is in one go");
+    let most = sizes.sum::<u64>() + (1 << 20);
+    assert!(
+        stats.peak_bytes - before.live_bytes <= most,
+        "{} bytes, wanted {most}",
+        stats.peak_bytes - before.live_bytes
+    );
+    block_on(device.sync()).unwrap();
+    device.trim();
+    block_on(device.sync()).unwrap();
+    assert_eq!(device.stats().pooled_bytes, 0);
+    assert!(device.stats().live_bytes - before.live_bytes < 1 << 20, "{:?}", device.stats());
+}
+
 #[test]
 fn kernels_are_timed_where_there_are_timestamps() {
     let device = plain();
