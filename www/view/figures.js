@@ -93,10 +93,12 @@ const number = (value) => (value === undefined ? NONE : value >= 100 ? Math.roun
 export function figuresTemplate({ figures, loader }) {
   const { series, speed, first, last } = figures;
   const info = loader.current?.engine.info;
+  const isOnCpu = info?.device === 'cpu';
+  const memory = isOnCpu ? 'Memory' : 'GPU memory';
   return html`<div class="live-plots">
       ${plot({ id: 'speed', label: 'Tokens per second', text: number(speed), series: series.speed })}
       ${plot({ id: 'first-token', label: 'First token, ms', text: first === undefined ? NONE : Math.round(first).toLocaleString('en'), series: series.first })}
-      ${plot({ id: 'gpu-memory', label: 'GPU memory', text: series.memory.length > 0 ? sizeText(series.memory.at(-1)) : NONE, series: series.memory })}
+      ${plot({ id: 'gpu-memory', label: memory, text: series.memory.length > 0 ? sizeText(series.memory.at(-1)) : NONE, series: series.memory })}
       ${plot({ id: 'dispatches', label: 'Dispatches per token', text: number(last?.dispatches), series: series.dispatches })}
       ${plot({ id: 'waits', label: 'Waits per token', text: last === undefined ? NONE : last.waits.toFixed(2), series: series.waits })}
     </div>
@@ -105,21 +107,21 @@ export function figuresTemplate({ figures, loader }) {
       ['Weights', info === undefined ? NONE : sizeText(info.weight_bytes)],
       ['KV cache', info === undefined ? NONE : sizeText(info.kv_cache_bytes)],
     ])}
-    ${details(last)}`;
+    ${details(last, memory, isOnCpu ? 'Work of the last answer' : 'GPU work of the last answer')}`;
 }
 
 /** Before the first answer the lines are there without figures: what stands below them would move when they come. */
-function details({ usage, timings, counters, peak, heap } = {}) {
+function details({ usage, timings, counters, peak, heap } = {}, memory, work) {
   const known = usage !== undefined;
   return html`${lines([
     ['Prompt', known ? `${tokensText(usage.prompt_tokens)}, ${Math.round(timings.prompt_ms)} ms` : NONE],
     ['From the cache', known ? tokensText(timings.cached_prompt_tokens) : NONE],
     ['Answer', known ? `${tokensText(usage.completion_tokens)}, ${Math.round(timings.decode_ms)} ms` : NONE],
-    ['GPU memory, peak', known ? sizeText(peak) : NONE],
+    [`${memory}, peak`, known ? sizeText(peak) : NONE],
     ['WebAssembly heap', known ? sizeText(heap) : NONE],
   ])}
     <details class="group">
-      <summary>GPU work of the last answer</summary>
+      <summary>${work}</summary>
       <table class="counters">
         <thead>
           <tr><th scope="col">Counter</th><th scope="col">All</th><th scope="col">Per token</th></tr>
