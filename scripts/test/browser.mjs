@@ -31,8 +31,8 @@ const SOONER = { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' };
 
 /** Files whose subject is neither a GPU nor a kernel run their models on the CPU; with `RILLM_DEVICE=gpu` on a driver as well. */
 const ON_CPU = [
-  ...['adapters', 'clients', 'embeddings', 'example_chats', 'hostile', 'page_chat', 'page_models', 'requests', 'responses'],
-  ...['retries', 'serve', 'sources', 'structured', 'tool_calls', 'worker_lost'],
+  ...['adapters', 'clients', 'embeddings', 'example_chats', 'folders', 'hostile', 'models', 'page_chat', 'page_models', 'requests'],
+  ...['responses', 'retries', 'serve', 'sources', 'structured', 'tool_calls', 'worker_lost'],
 ].map((name) => `browser/${name}.test.mjs`);
 
 /** How to start the browser for a file, as options of playwright-core; undefined for SwiftShader. */
