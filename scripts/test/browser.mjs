@@ -13,6 +13,7 @@ import { lavapipeOptions } from '../lavapipe.mjs';
 import { inBackground } from './background.mjs';
 import { nodeCounts, NOTHING, stripColours } from './counts.mjs';
 import { longestFirst } from './times.mjs';
+import { runWorkers } from './workers.mjs';
 
 const AT_ONCE = 2;
 /** A file that takes this long hangs; the longest takes half of it on a busy machine. */
@@ -88,11 +89,8 @@ export async function nodeTests(folder, part = '', { chromium = true, coreIsFree
       await closed(browser);
     }
   };
-  const atOnce = Array.from({ length: Math.min(AT_ONCE, files.length) }, worker);
-  // Files wait for pages and clocks as long as they compute. The last one may be done long before that.
-  const oneMore = coreIsFree.then(worker);
-  await Promise.all(atOnce);
-  if (rows.length < files.length) await oneMore;
+  // Files wait for pages and clocks as long as they compute.
+  await runWorkers(Math.min(AT_ONCE, files.length), worker, coreIsFree, () => waiting.length > 0);
   return rows;
 }
 

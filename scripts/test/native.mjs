@@ -11,6 +11,7 @@ import { rustCounts, sum } from './counts.mjs';
 import { lintingEnv } from './lint.mjs';
 import { builtPrograms } from './programs.mjs';
 import { longestFirst } from './times.mjs';
+import { runWorkers } from './workers.mjs';
 
 /** How programs are divided, by the path of a test: most by the modules that are files of tests. The others are run whole. */
 const BY_FILE = {
@@ -148,16 +149,11 @@ async function examples() {
 export async function nativeTests(part = '', coreIsFree = Promise.resolve()) {
   const waiting = longestFirst((await builtPrograms()).flatMap(filesOf)).filter(({ name }) => name.includes(part));
   if (waiting.length === 0 && !EXAMPLES.includes(part)) throw new Problem(`there is no native test ${part}`);
-  const files = waiting.length;
   const rows = [];
   const worker = async () => {
     for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) rows.push(await runFile(file));
   };
-  const atOnce = Array.from({ length: Math.max(1, availableParallelism() - 1) }, worker);
-  // The last file may be done long before that.
-  const oneMore = coreIsFree.then(worker);
-  await Promise.all(atOnce);
-  if (rows.length < files) await oneMore;
+  await runWorkers(Math.max(1, availableParallelism() - 1), worker, coreIsFree, () => waiting.length > 0);
   if (EXAMPLES.includes(part)) rows.push(await examples());
   return rows;
 }
