@@ -13,6 +13,7 @@ import { filesOf, loadServices, reporter } from './load_services.js';
 import type { HostLoadOptions } from './protocol.js';
 import { type LoadedModel, MAX_RECOVERIES, RecoveringHost, type Recovery } from './recovery/recovering_host.js';
 import { type HostSource, resolveSource } from './source.js';
+import { ENABLING } from './train/host.js';
 import type { InspectOptions, LoadOptions, ModelSource, Warning } from './types.js';
 import { compileTraining } from './wasm.js';
 import { sentWasm } from './wasm_source.js';
@@ -69,7 +70,7 @@ export async function loadHost(
       const from = await unlessAborted(
         compileTraining(trains.wasm?.from, retryPolicy(hostOptions.files, { onEvent: reporter(options.onEvent) })),
         signal,
-        'loading what trains',
+        ENABLING,
       );
       const host: HostLoadOptions = { ...trains, wasm: { build: 'train', from } };
       return (lost, signal) => loadOnce(source, host, { ...given, ...(lost === undefined ? { onProgress } : {}), signal }, isOfOnePage);

@@ -22,6 +22,7 @@ import type {
 } from '../protocol.js';
 import { SCORED } from '../scores.js';
 import type { HostSource } from '../source.js';
+import { ENABLING } from '../train/host.js';
 import type { EngineStats, KernelUse, LoadedAdapter, LoadProgress, ModelInfo, Smoothness, TokenizeOptions } from '../types.js';
 import { Allowance } from './allowance.js';
 import type { RecoveryEvent } from './events.js';
@@ -54,8 +55,6 @@ export interface Recovery {
 
 /** The default of `most`. */
 export const MAX_RECOVERIES = 3;
-
-const ENABLING = 'loading what trains';
 
 /** How long a browser is asked for an adapter in vain: it starts its GPU process again. */
 const PAUSES_MS = [100, 200, 400, 800, 1600, 3200];

@@ -18,11 +18,12 @@ import {
 } from '../arguments.js';
 import { abortError, EngineError, toEngineError } from '../errors.js';
 import type { CheckpointOptions, LoraTraining, Schedule, TrainingPlan } from '../generated/training.js';
+import type { NamedFiles } from '../files/named_files.js';
 import { dataOf } from '../json.js';
 import { reporter } from '../load_services.js';
 import type { LoadedHost, TrainedData, TrainingEventData } from '../protocol.js';
 import { CheckpointWriter, checkName, openCheckpoints, withName } from './files.js';
-import { cannotTrain } from './host.js';
+import { cannotTrain, ENABLING } from './host.js';
 import type { EnableOptions, LoraOptions, SavedCheckpoint, TrainedAdapter, TrainingEvent } from './types.js';
 
 /** Adapters that are trained here. */
@@ -87,7 +88,6 @@ export interface TrainingEngine {
 }
 
 const TRAINING = 'the training';
-const ENABLING = 'loading what trains';
 /** As the wasm names it. */
 const DEFAULT_NAME = 'trained';
 
@@ -157,13 +157,13 @@ export function trainingOf({ host, check }: TrainingEngine): Training {
         throw new EngineError('invalid_request', 'the engine trains already, one adapter at a time: wait for it, or abort it');
       isTraining = true;
       try {
-        const work = () => trained(host, training, resume, reporter(onProgress), signal);
+        const work = (files?: NamedFiles) => trained(host, training, resume, files, reporter(onProgress), signal);
         const { name = DEFAULT_NAME } = training;
         if (training.checkpoint === undefined && !resume) return await work();
         checkName(name);
         // Where nothing can be kept, nothing is computed.
-        await unlessAborted(openCheckpoints(), signal, TRAINING);
-        return await withName(name, signal, TRAINING, work);
+        const files = await unlessAborted(openCheckpoints(), signal, TRAINING);
+        return await withName(name, signal, TRAINING, () => work(files));
       } catch (thrown) {
         throw signal?.aborted ? abortError(signal, TRAINING) : toEngineError(thrown);
       } finally {
@@ -223,12 +223,11 @@ async function trained(
   host: LoadedHost,
   training: LoraTraining,
   resume: boolean,
+  files: NamedFiles | undefined,
   tell: (event: TrainingEvent) => void,
   signal: AbortSignal | undefined,
 ): Promise<TrainedAdapter> {
   const { name = DEFAULT_NAME } = training;
-  const isKept = training.checkpoint !== undefined;
-  const files = isKept || resume ? await unlessAborted(openCheckpoints(), signal, TRAINING) : undefined;
   const writer = files && new CheckpointWriter(files, name, tell);
   const checkpoint = resume ? await files?.find(name) : undefined;
   const onEvent = (event: TrainingEventData) => {

@@ -5,6 +5,9 @@ import type { TrainingPlan } from '../generated/training.js';
 import type { TrainedData, TrainingEventData } from '../protocol.js';
 import type { WasmEngine, WasmTrained } from '../wasm.js';
 
+/** What is aborted while an engine gets what trains. */
+export const ENABLING = 'loading what trains';
+
 /** The error of an engine that can't train yet. */
 export function cannotTrain(): EngineError {
   return new EngineError(
