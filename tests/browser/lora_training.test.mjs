@@ -5,12 +5,10 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { openStage } from './browser.mjs';
-import { prepareGame } from './game.mjs';
+import { MODEL, OPTIONS, openGame, prepareGame } from './game.mjs';
 import { makeLosses, prepareLosses } from './losses.mjs';
 
 const LIMIT = { timeout: 60_000 };
-const MODEL = '/golden/tied-q8_0.gguf';
-const OPTIONS = { training: true, precision: 'exact', contextLength: 128, autotune: 'off', cache: 'none' };
 
 let stage;
 before(async () => {
@@ -19,14 +17,7 @@ before(async () => {
 });
 after(() => stage?.close());
 
-/** A page of its own, for tests that lose GPUs or keep files. */
-async function opened(allowed = []) {
-  const page = await stage.openPage({ allowed });
-  await page.prepare('/rillm/dist/index.js');
-  await page.page.evaluate(prepareLosses);
-  await page.page.evaluate(prepareGame);
-  return page;
-}
+const opened = (allowed) => openGame(stage, { allowed, prepare: [prepareLosses] });
 
 const ofGame = (fn, ...parameters) => stage.runWith({ first: (page) => page.evaluate(prepareGame) }, fn, ...parameters);
 

@@ -5,11 +5,9 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { openStage, preparePage } from './browser.mjs';
-import { prepareGame } from './game.mjs';
+import { MODEL, OPTIONS, openGame, prepareGame } from './game.mjs';
 
 const LIMIT = { timeout: 60_000 };
-const MODEL = '/golden/tied-q8_0.gguf';
-const OPTIONS = { training: true, precision: 'exact', contextLength: 128, autotune: 'off', cache: 'none' };
 
 let stage;
 before(async () => {
@@ -17,13 +15,7 @@ before(async () => {
 });
 after(() => stage?.close());
 
-/** A page of its own, for tests that keep files. */
-async function opened(allowed = []) {
-  const page = await stage.openPage({ allowed });
-  await page.prepare('/rillm/dist/index.js');
-  await page.page.evaluate(prepareGame);
-  return page;
-}
+const opened = (allowed) => openGame(stage, { allowed });
 
 test('a name has one training at a time, of all tabs, and a page that is loaded again goes on', LIMIT, async () => {
   await stage.visiting(async ({ open }) => {
