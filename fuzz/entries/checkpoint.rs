@@ -22,7 +22,7 @@ fn read(bytes: &[u8]) {
     }
 }
 
-/// The same with the right sums behind the header and at the end, if there is a header.
+/// The same with the right sums after the header and at the end, if there is a header.
 fn summed(bytes: &[u8]) -> Option<Vec<u8>> {
     let length = u32::from_le_bytes(bytes.get(BEFORE - 4..BEFORE)?.try_into().ok()?) as usize;
     let (header, rest) = bytes.split_at_checked(BEFORE.checked_add(length)?)?;
