@@ -1,4 +1,4 @@
-// Builds the npm package into pkg/: its five wasm (`build/wasm.mjs`), TypeScript → modules → what a page fetches (`build/modules.mjs`), then
+// Builds the npm package into pkg/: its five wasm with glue (`build/wasm.mjs`) and the two of the CPU's threads (`build/team.mjs`), TypeScript → modules → what a page fetches (`build/modules.mjs`), then
 // `npm pack`.
 // A step whose inputs did not change is skipped. Built-in modules only: it runs the tools, it does not import them.
 //
@@ -10,6 +10,7 @@ import { join, relative } from 'node:path';
 import { ENTRIES } from './build/entries.mjs';
 import { guidePages } from './build/guide.mjs';
 import { files, when } from './build/stamps.mjs';
+import { buildTeam } from './build/team.mjs';
 import { buildWasm, WASM } from './build/wasm.mjs';
 import { isMain, main, npm, output, Problem, root, run, sayTo } from './command.mjs';
 import { setup } from './setup.mjs';
@@ -23,7 +24,7 @@ const cache = join(root, '.cache');
 export const modulesFolder = join(cache, 'modules');
 
 /**
- * Builds what is out of date; resolves to the tarball's path. `onStage` hears what begins: "tensor", "grammar", "engine", "package". With `log`,
+ * Builds what is out of date; resolves to the tarball's path. `onStage` hears what begins: "tensor", "grammar", "engine", "team", "package". With `log`,
  * an open file, all output goes there.
  */
 export async function build({ onStage = () => {}, ...outputs } = {}) {
@@ -34,6 +35,9 @@ export async function build({ onStage = () => {}, ...outputs } = {}) {
     onStage(stage);
     glue.push(...(await buildWasm(wasm, { into }, step, say)));
   }
+
+  onStage('team');
+  await buildTeam(into, step, say);
 
   onStage('package');
   const sources = files(join(template, 'src'));

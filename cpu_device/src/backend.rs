@@ -14,6 +14,7 @@ use super::commands::{Command, Commands, Kernel};
 use super::errors::Errors;
 use super::kernel::{Bound, CpuKernel, Lent};
 use super::memory::Memory;
+use super::team::Team;
 
 /// What the objects of a device share.
 #[derive(Default)]
@@ -24,6 +25,15 @@ pub struct Shared {
     is_destroyed: AtomicBool,
     /// The function of the next pipeline.
     announced: Mutex<Option<Kernel>>,
+    team: Option<Arc<dyn Team>>,
+    /// The next buffer is in the team's memory.
+    next_is_of_team: AtomicBool,
+}
+
+impl Shared {
+    pub fn new(team: Option<Arc<dyn Team>>) -> Self {
+        Self { team, ..Self::default() }
+    }
 }
 
 macro_rules! debug {
@@ -91,6 +101,11 @@ impl CpuDevice {
     /// Tells which function the next pipeline runs.
     pub fn announce(&self, kernel: Arc<dyn CpuKernel>) {
         *self.0.announced.lock().unwrap_or_else(PoisonError::into_inner) = Some(Kernel(kernel));
+    }
+
+    /// Tells where the next buffer is.
+    pub fn next_is_of_team(&self) {
+        self.0.next_is_of_team.store(true, Ordering::Relaxed);
     }
 }
 
@@ -177,11 +192,17 @@ impl DeviceInterface for CpuDevice {
     }
 
     fn create_buffer(&self, buffer: &wgpu::BufferDescriptor<'_>) -> DispatchBuffer {
+        let is_of_team = self.0.next_is_of_team.swap(false, Ordering::Relaxed);
+        let team = self.0.team.as_ref().filter(|_| is_of_team);
         let memory = if buffer.usage.is_empty() {
             self.0.errors.report_invalid("a buffer without usages".to_owned());
             Memory::none()
         } else {
-            Memory::new(buffer.size).unwrap_or_else(|| {
+            let made = match team {
+                Some(team) => Memory::of_team(team, buffer.size),
+                None => Memory::new(buffer.size),
+            };
+            made.unwrap_or_else(|| {
                 self.0.errors.report_no_room();
                 Memory::none()
             })

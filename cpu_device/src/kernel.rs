@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::memory::{Locked, Memory};
+use super::team::TeamBytes;
 
 /// A function on bound bytes.
 pub trait CpuKernel: Send + Sync {
@@ -17,6 +18,8 @@ pub enum Lent<'a> {
     Read(Cow<'a, [u8]>),
     /// To read and write.
     Write(&'a mut [u8]),
+    /// All bytes of a buffer in a team's memory, to read and, if the binding says so, to write.
+    Team(&'a TeamBytes),
 }
 
 /// A part of a buffer, bound.
@@ -52,9 +55,18 @@ fn lend<'a>(
     lent: &mut [Option<Lent<'a>>],
 ) -> Result<(), String> {
     let mut own: Vec<usize> = (0..bound.len()).filter(|at| bound[*at].memory.address() == address).collect();
-    let length = locked.bytes().len();
+    let length = locked.of_team().map_or(locked.bytes().len(), TeamBytes::len);
     if let Some(beyond) = own.iter().find(|at| bound[**at].range.end > length) {
         return Err(format!("binding {beyond} ends at byte {} of a buffer of {length}", bound[*beyond].range.end));
+    }
+    if locked.of_team().is_some() {
+        if let Some(part) = own.iter().find(|at| bound[**at].range != (0..length)) {
+            return Err(format!("binding {part} is a part of a buffer in a team's memory"));
+        }
+        for at in own {
+            lent[at] = locked.of_team().map(Lent::Team);
+        }
+        return Ok(());
     }
     if own.iter().all(|at| !bound[*at].is_written) {
         let bytes = locked.bytes();

@@ -9,20 +9,22 @@ mod commands;
 mod errors;
 mod kernel;
 mod memory;
+mod team;
 
 pub use kernel::{CpuKernel, Lent};
+pub use team::{Team, TeamBytes, TeamMatrix};
 
 use std::sync::Arc;
 
 use backend::{CpuDevice, CpuQueue, Shared};
 
-/// A device and its queue.
-pub fn request() -> (wgpu::Device, wgpu::Queue) {
+/// A device and its queue. With a team, buffers of weights can be in its memory (`next_is_of_team`).
+pub fn request(team: Option<Arc<dyn Team>>) -> (wgpu::Device, wgpu::Queue) {
     #[cfg_attr(
         target_arch = "wasm32",
         expect(clippy::arc_with_non_send_sync, reason = "wgpu hands it on in an Arc; there is one thread")
     )]
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(Shared::new(team));
     let queue = wgpu::Queue::from_custom(CpuQueue::new(shared.clone()));
     (wgpu::Device::from_custom(CpuDevice::new(shared)), queue)
 }
@@ -30,6 +32,13 @@ pub fn request() -> (wgpu::Device, wgpu::Queue) {
 /// Whether it is one of `request`.
 pub fn is_cpu(device: &wgpu::Device) -> bool {
     device.as_custom::<CpuDevice>().is_some()
+}
+
+/// The next buffer that is made is in the team's memory, if there is a team. Only kernels can use it.
+pub fn next_is_of_team(device: &wgpu::Device) {
+    if let Some(device) = device.as_custom::<CpuDevice>() {
+        device.next_is_of_team();
+    }
 }
 
 /// The pipeline that runs `kernel`. `None` if the device is a GPU.

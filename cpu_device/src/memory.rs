@@ -1,19 +1,32 @@
-//! Buffers in Rust memory.
+//! Buffers in Rust memory, and those of weights in a team's.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::team::{Team, TeamBytes};
 
 /// The unit of memory: its alignment is what any element and any vector of a CPU asks for.
 #[derive(Clone, Copy, Default, bytemuck::Zeroable, bytemuck::Pod)]
 #[repr(C, align(16))]
 struct Chunk([u8; 16]);
 
+enum Place {
+    Own(Vec<Chunk>),
+    Team(TeamBytes),
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::Own(Vec::new())
+    }
+}
+
 /// The bytes of a buffer. Cloning clones the handle.
 #[derive(Clone)]
-pub struct Memory(Arc<Mutex<Vec<Chunk>>>);
+pub struct Memory(Arc<Mutex<Place>>);
 
 /// The bytes, while nobody else sees them.
-pub struct Locked<'a>(MutexGuard<'a, Vec<Chunk>>);
+pub struct Locked<'a>(MutexGuard<'a, Place>);
 
 impl Memory {
     /// `size` zeros; `None` if there is no room.
@@ -22,7 +35,13 @@ impl Memory {
         let mut memory = Vec::new();
         memory.try_reserve_exact(chunks).ok()?;
         memory.resize(chunks, Chunk::default());
-        Some(Self(Arc::new(Mutex::new(memory))))
+        Some(Self(Arc::new(Mutex::new(Place::Own(memory)))))
+    }
+
+    /// The same in a team's memory, for what only kernels use.
+    pub fn of_team(team: &Arc<dyn Team>, size: u64) -> Option<Self> {
+        let bytes = TeamBytes::new(team, usize::try_from(size).ok()?)?;
+        Some(Self(Arc::new(Mutex::new(Place::Team(bytes)))))
     }
 
     /// Of no length, for a buffer that does not work.
@@ -36,7 +55,7 @@ impl Memory {
 
     /// Gives the bytes back.
     pub fn free(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Place::default();
     }
 
     /// What tells it from all others that exist.
@@ -46,12 +65,28 @@ impl Memory {
 }
 
 impl Locked<'_> {
+    /// Of a team's memory none.
     pub fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.0)
+        match &*self.0 {
+            Place::Own(memory) => bytemuck::cast_slice(memory),
+            Place::Team(_) => &[],
+        }
     }
 
+    /// Of a team's memory none.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        bytemuck::cast_slice_mut(&mut self.0)
+        match &mut *self.0 {
+            Place::Own(memory) => bytemuck::cast_slice_mut(memory),
+            Place::Team(_) => &mut [],
+        }
+    }
+
+    /// If they are in a team's memory, those.
+    pub fn of_team(&self) -> Option<&TeamBytes> {
+        match &*self.0 {
+            Place::Own(_) => None,
+            Place::Team(bytes) => Some(bytes),
+        }
     }
 }
 

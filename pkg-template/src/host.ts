@@ -34,6 +34,7 @@ import type { HostSource } from './source.js';
 import type { TrainingPlan } from './generated/training.js';
 import { planOf, trainedBy, trainedData } from './train/host.js';
 import type { EngineStats, Inspection, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
+import { type StartedTeam, startTeam } from './team/cpu_team.js';
 import { keepTunings, keptTunings } from './tunings.js';
 import { loadWasm, type Wasm, type WasmEngine, type WasmLoadOptions, type WasmTensor } from './wasm.js';
 import type { EngineWasm } from './wasm_source.js';
@@ -58,6 +59,8 @@ export class EngineHost implements Host {
   #loading: Wasm | undefined;
   #isPageHidden = false;
   #unwatch = () => {};
+  /** The threads of the CPU, from the beginning of a load on. */
+  #starting: Promise<StartedTeam> = Promise.resolve({});
   #engine: WasmEngine | undefined;
   #device: GPUDevice | undefined;
   #generations = new Set<EngineGeneration>();
@@ -78,8 +81,10 @@ export class EngineHost implements Host {
     signal: AbortSignal | undefined,
   ): Promise<ModelInfo> {
     const policy = retryPolicy(filesData, services);
-    const [wasm, tunings] = await Promise.all([
+    if (options.device === 'cpu') this.#starting = startTeam(options.threads, (helpers) => services.startHelpers(helpers), policy);
+    const [wasm, { team, warning }, tunings] = await Promise.all([
       wasmUnlessAborted(wasmSource, policy, signal),
+      this.#starting,
       options.autotune === 'off' ? undefined : keptTunings(),
     ]);
     this.#loading = wasm;
@@ -90,6 +95,7 @@ export class EngineHost implements Host {
       const wasmOptions: WasmLoadOptions = { ...options, files, grammars: grammarLoader(grammarWasm, policy) };
       wasmOptions.onMemoryPressure = (event) => services.onMemoryPressure(event);
       if (tunings !== undefined) wasmOptions.tunings = tunings;
+      if (team !== undefined) wasmOptions.team = team;
       if (signal !== undefined) wasmOptions.signal = signal;
       let ready: Progress | undefined;
       const engine = await wasm.guard(() =>
@@ -115,6 +121,7 @@ export class EngineHost implements Host {
     this.#engine = engine;
     this.#forgetTraps = wasm.onTrap((error) => this.#tellEnded(error));
     const info = await wasm.guard(() => engine.info());
+    if (warning !== undefined) info.warnings.push(warning);
     if (info.device === 'gpu') {
       this.#device = wasm.call(() => engine.gpuDevice());
       void this.#device.lost.then(({ message }) => {
@@ -337,7 +344,9 @@ export class EngineHost implements Host {
 
   async stats(): Promise<EngineStats> {
     const { wasm, engine } = this.#loaded();
-    return { ...(await wasm.guard(() => engine.stats())), wasm_memory_bytes: wasm.memoryBytes() };
+    const { team } = await this.#starting;
+    const wasm_memory_bytes = wasm.memoryBytes() + (team?.memoryBytes() ?? 0);
+    return { ...(await wasm.guard(() => engine.stats())), wasm_memory_bytes };
   }
 
   async resetStats(): Promise<void> {
@@ -432,6 +441,16 @@ export class EngineHost implements Host {
   }
 
   async dispose(): Promise<void> {
+    try {
+      await this.#dispose();
+    } finally {
+      // Also of a load that was given up.
+      void this.#starting.then(({ team }) => team?.end());
+      this.#starting = Promise.resolve({});
+    }
+  }
+
+  async #dispose(): Promise<void> {
     const [wasm, engine] = [this.#wasm, this.#engine];
     const tensors = [...this.#tensors.values()];
     this.#unwatch();

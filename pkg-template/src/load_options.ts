@@ -30,6 +30,9 @@ import type { AdapterOptions, HubOptions, LoadOptions } from './types.js';
 /** The largest number that the engine counts tokens in. */
 const MOST = 0xffffffff;
 
+/** More than any default, and few enough that they all start. */
+const MOST_THREADS = 32;
+
 /** Which texts there are is checked with what they mean. */
 const cache: Check = (value) =>
   typeof value === 'string' || isStore(value) ? undefined : "'opfs', 'memory', 'none' or an object with get, put and delete";
@@ -54,6 +57,7 @@ const DATA: Checks<LoadData> = {
   multiTokenPrediction: truth,
   autotune: named<Autotune>({ auto: true, always: true, off: true }),
   smoothness: SMOOTHNESS,
+  threads: whole(1, MOST_THREADS),
   device: named<DeviceKind>({ auto: true, gpu: true, cpu: true }),
   powerPreference: named<PowerPreference>({ 'low-power': true, 'high-performance': true }),
   forceFallbackAdapter: truth,

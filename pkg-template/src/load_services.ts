@@ -6,6 +6,7 @@ import type { MemoryPressure } from './generated/loading.js';
 import type { LoadServices } from './protocol.js';
 import type { HostSource } from './source.js';
 import { Digesters } from './start_digester.js';
+import { Helpers } from './team/start_helpers.js';
 import type { LoadProgress } from './types.js';
 import type { EngineWasm } from './wasm_source.js';
 
@@ -63,6 +64,7 @@ export function loadServices(options: Callbacks, wasm: EngineWasm | undefined, i
       );
       return port;
     },
+    startHelpers: (helpers) => new Helpers().start(helpers),
     end: () => digesters.end(),
   };
 }

@@ -17,9 +17,16 @@ interface Modules {
       readdir(path: string): Promise<string[]>;
     };
   };
-  'node:os': { homedir(): string };
+  'node:os': { homedir(): string; availableParallelism?(): number };
   'node:path': { join(...parts: string[]): string; basename(path: string): string };
   'node:url': { fileURLToPath(url: string): string };
+  'node:worker_threads': { Worker: new (code: string, options: { eval: true; workerData: unknown }) => ServerThread };
+}
+
+interface ServerThread {
+  unref(): void;
+  on(event: 'error', listener: () => void): void;
+  terminate(): Promise<unknown>;
 }
 
 interface Process {
@@ -39,6 +46,20 @@ function modules<Name extends keyof Modules>(name: Name): Modules[Name] {
   const found = own?.getBuiltinModule?.(name);
   if (found === undefined) throw new EngineError('internal', `there is no ${name} here`);
   return found;
+}
+
+/** How many threads run at once on a server; 1 elsewhere. */
+export function coresOfServer(): number {
+  return own?.getBuiltinModule?.('node:os')?.availableParallelism?.() ?? 1;
+}
+
+/** A thread that runs `code` with `data`, and does not keep the process alive; what ends it. */
+export function startServerThread(code: string, data: unknown): () => void {
+  const thread = new (modules('node:worker_threads').Worker)(code, { eval: true, workerData: data });
+  // Whoever waits for it hears in other ways.
+  thread.on('error', () => {});
+  thread.unref();
+  return () => void thread.terminate();
 }
 
 /** The bytes at a `file:` address. */

@@ -2,6 +2,7 @@
 
 import type { EngineError, ErrorData } from './errors.js';
 import type { Digested } from './files/digester.js';
+import type { HelperData } from './team/helper.js';
 import type { FileEvent } from './files/events.js';
 import type { FilesData } from './files/options.js';
 import type { ModelStore } from './files/store.js';
@@ -67,6 +68,8 @@ export interface LoadServices {
   isOfOnePage: boolean;
   /** Starts a worker that computes digests, if there can be one; what speaks to it. */
   startDigester(of: Digested): MessagePort | undefined | Promise<MessagePort | undefined>;
+  /** Starts threads that multiply on the CPU; they end with their team. */
+  startHelpers(helpers: HelperData[]): void;
 }
 
 export interface TensorData {
@@ -215,6 +218,8 @@ export type ToWorker =
   | { type: 'stored'; id: number; value?: Uint8Array | ArrayBuffer | Blob; error?: string; isFull?: boolean }
   /** To a worker that does nothing else: computes digests of what the port asks for. */
   | { type: 'digest'; of: Digested; port: MessagePort; wasm?: EngineWasm }
+  /** To a worker that does nothing else: multiplies on the CPU until its team ends. */
+  | ({ type: 'help' } & HelperData)
   /** In answer to `digester`. */
   | { type: 'digester'; port: MessagePort | undefined }
   | CallMessage
@@ -241,6 +246,8 @@ export type FromWorker =
   /** Asks the application's store. */
   | { type: 'store'; id: number; method: 'get' | 'delete'; key: string }
   | { type: 'store'; id: number; method: 'put'; key: string; bytes: Uint8Array }
+  /** Asks for workers that multiply on the CPU. */
+  | { type: 'helpers'; helpers: HelperData[] }
   /** Asks for a worker that computes digests. */
   | { type: 'digester'; of: Digested }
   | { type: 'result'; id: number; value: unknown }

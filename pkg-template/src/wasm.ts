@@ -42,6 +42,8 @@ export interface WasmLoadOptions extends LoadData {
   /** What reads from servers. */
   files: WasmFiles;
   onMemoryPressure?: (event: MemoryPressure) => void;
+  /** The threads of the CPU. */
+  team?: object;
   /** Where the second wasm comes from, for requests that want structured output. */
   grammars?: WasmGrammarLoader;
 }

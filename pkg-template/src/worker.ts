@@ -10,6 +10,7 @@ import { serveChunks } from './files/chunk_reader.js';
 import { serveDigester } from './files/port_digester.js';
 import type { ModelStore } from './files/store.js';
 import type { HostSource } from './source.js';
+import { helpOn } from './team/helper.js';
 import type { ByteSource } from './types.js';
 import { loadWasm } from './wasm.js';
 import { live } from './worker_life.js';
@@ -17,6 +18,7 @@ import { live } from './worker_life.js';
 // The DOM's types describe a page; these are the members of a worker's scope that are used here.
 const scope = globalThis as unknown as {
   postMessage(message: FromWorker, transfer?: Transferable[]): void;
+  close(): void;
   addEventListener(type: 'message', listener: (event: MessageEvent<ToWorker>) => void): void;
   addEventListener(type: 'error', listener: (event: ErrorEvent) => void): void;
   addEventListener(type: 'unhandledrejection', listener: (event: PromiseRejectionEvent) => void): void;
@@ -90,6 +92,7 @@ function services(id: number): LoadServices {
         digesters.push(resolve);
         scope.postMessage({ type: 'digester', of });
       }),
+    startHelpers: (helpers) => scope.postMessage({ type: 'helpers', helpers }),
   };
 }
 
@@ -221,6 +224,10 @@ scope.addEventListener('message', ({ data }) => {
       else serveDigester(port, async () => new (await loadWasm(wasm)).WasmSha256());
       break;
     }
+    case 'help':
+      helpOn(data);
+      scope.close();
+      break;
     case 'digester':
       digesters.shift()?.(data.port);
       break;

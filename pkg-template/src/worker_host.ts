@@ -31,6 +31,7 @@ import type {
 import { watchVisibility } from './page_visibility.js';
 import type { HostSource } from './source.js';
 import { Digesters } from './start_digester.js';
+import { Helpers } from './team/start_helpers.js';
 import { startWorker } from './start_worker.js';
 import { WorkerStart } from './worker_fault.js';
 import { WorkerLife } from './worker_life.js';
@@ -67,6 +68,7 @@ export class WorkerHost implements Host {
   #gone: EngineError | undefined;
   #make: (() => Worker) | undefined;
   #digesters = new Digesters();
+  #helpers = new Helpers();
   /** What the load that runs was given. */
   #services: LoadServices | undefined;
   #wasm: EngineWasm | undefined;
@@ -420,6 +422,10 @@ export class WorkerHost implements Host {
       this.#answerDigester(message.of);
       return;
     }
+    if (message.type === 'helpers') {
+      this.#helpers.start(message.helpers, this.#make);
+      return;
+    }
     if (message.type === 'alive') return;
     if (message.type === 'memory') {
       this.#onMemoryPressure(message.event);
@@ -466,6 +472,7 @@ export class WorkerHost implements Host {
     this.#unwatch();
     this.#start.end();
     this.#digesters.end();
+    this.#helpers.stop();
     for (const call of this.#calls.values()) call.reject(error);
     this.#calls.clear();
     for (const generation of this.#generations.values()) generation.fail(error);

@@ -10,10 +10,10 @@ import { output, Problem, root } from '../command.mjs';
 import { lockedVersion, toolsEnv } from '../setup.mjs';
 import { files, when } from './stamps.mjs';
 
-const TARGET = 'wasm32-unknown-unknown';
+export const TARGET = 'wasm32-unknown-unknown';
 
 /** What rustc takes for granted on this target; wasm-opt has to be told. */
-const FEATURES = [
+export const FEATURES = [
   'bulk-memory',
   'bulk-memory-opt',
   'nontrapping-float-to-int',
@@ -173,13 +173,13 @@ function exportsOf(wasm, glue) {
   return { called, uncalled: names.filter((name) => !called.includes(name)) };
 }
 
-function binaryenVersion() {
+export function binaryenVersion() {
   const version = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')).packages?.['node_modules/binaryen']?.version;
   if (version === undefined) throw new Problem('package-lock.json does not hold binaryen: restore the file from git');
   return `binaryen ${version}`;
 }
 
-function targetFolder() {
+export function targetFolder() {
   return process.env.CARGO_TARGET_DIR ?? join(root, 'target');
 }
 

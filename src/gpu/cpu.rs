@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-pub use rillm_cpu_device::{CpuKernel, Lent};
+pub use rillm_cpu_device::{CpuKernel, Lent, Team, TeamBytes, TeamMatrix, next_is_of_team};
 
 use super::adapter::{Adapter, AdapterInfo};
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::error::Result;
 pub(super) const IS_THERE: bool = true;
 
 /// A device, its queue and what is known of the adapter.
-pub(super) fn request() -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {
+pub(super) fn request(team: Option<Arc<dyn Team>>) -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {
     let adapter = Adapter {
         cpu: true,
         info: AdapterInfo {
@@ -25,7 +25,7 @@ pub(super) fn request() -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {
         subgroups: false,
         packed_dot: false,
     };
-    let (device, queue) = rillm_cpu_device::request();
+    let (device, queue) = rillm_cpu_device::request(team);
     Ok((device, queue, adapter))
 }
 

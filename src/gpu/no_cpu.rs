@@ -1,6 +1,7 @@
 //! In place of `cpu` where it is left out: in the wasm of the GPU.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::adapter::Adapter;
@@ -18,11 +19,73 @@ pub enum Lent<'a> {
     Read(Cow<'a, [u8]>),
     /// To read and write.
     Write(&'a mut [u8]),
+    /// In memory of several threads.
+    Team(&'a TeamBytes),
 }
+
+/// Threads that multiply; there are none.
+pub trait Team: std::fmt::Debug {
+    /// Never called.
+    fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> std::result::Result<(), String>;
+    /// Never called.
+    fn write(&self, at: usize, bytes: &[u8]) -> std::result::Result<(), String>;
+    /// Never called.
+    fn read(&self, at: usize, bytes: &mut [u8]) -> std::result::Result<(), String>;
+    /// Never called.
+    fn multiply(
+        &self,
+        matrix: TeamMatrix,
+        rows: Range<usize>,
+        x: &[f32],
+        out: &mut [f32],
+    ) -> std::result::Result<(), String>;
+    /// Never called.
+    fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> std::result::Result<(), String>;
+    /// Never called.
+    fn threads(&self) -> usize;
+}
+
+/// A matrix of weights in their memory.
+#[derive(Clone, Copy, Debug)]
+pub struct TeamMatrix {
+    /// Its address.
+    pub at: usize,
+    /// The `ggml_type` of its format.
+    pub gguf_type: u32,
+    /// It is packed.
+    pub is_packed: bool,
+    /// Its rows.
+    pub rows: usize,
+    /// Its columns.
+    pub columns: usize,
+}
+
+/// Bytes in their memory, of which there are none.
+#[derive(Debug)]
+pub enum TeamBytes {}
+
+impl TeamBytes {
+    /// Never called.
+    pub fn team(&self) -> &dyn Team {
+        match *self {}
+    }
+
+    /// Never called.
+    pub fn at(&self) -> usize {
+        match *self {}
+    }
+
+    /// Never called.
+    pub fn len(&self) -> usize {
+        match *self {}
+    }
+}
+
+pub(super) fn next_is_of_team(_: &wgpu::Device) {}
 
 pub(super) const IS_THERE: bool = false;
 
-pub(super) fn request() -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {
+pub(super) fn request(_: Option<Arc<dyn Team>>) -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {
     bail!(Internal, "this build has no CPU device")
 }
 

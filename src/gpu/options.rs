@@ -1,7 +1,10 @@
 //! What a caller may ask of a device.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
+use super::cpu::Team;
 use super::simulated::SimulatedGpu;
 
 /// Which adapter to take if there are several.
@@ -55,6 +58,8 @@ pub struct DeviceOptions {
     /// On the CPU, pack weights as they come, and round the activations that they are multiplied with to 8 bits, a scale for every 32. On GPUs
     /// ops of their own do that.
     pub packs_weights: bool,
+    /// On the CPU, threads in whose memory weights are, and which multiply with them.
+    pub team: Option<Arc<dyn Team>>,
     /// Which adapter to take if there are several.
     pub power_preference: PowerPreference,
     /// Take the software adapter.

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
 
+use super::cpu::team::is_for_team;
 use super::quant::quantize::kernel;
 use super::quant::{Format, SoaLayout, Table};
 use super::{Case, DType, Desc, HostTensor, Kernel, Op, Shape, TuningKey, Tunings, WeightUpload, kv_blocks};
@@ -198,7 +199,9 @@ impl Context {
                 desc.shape
             );
         }
-        let buffer = if lasts {
+        let buffer = if is_for_team(desc.dtype) {
+            self.device.weight_buffer(bytes.max(4), label)?
+        } else if lasts {
             self.device.lasting_buffer(bytes.max(4), label)?
         } else {
             self.device.buffer(bytes.max(4), label)?

@@ -7,11 +7,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::cpu::linear::{pack_rows, packed_bytes, row};
+use super::cpu::team::TeamWeight;
 use super::op::Reference;
 use super::quant::{Format, Table, quantize_reference};
-use super::{Context, DType, Desc, HostTensor, Op, Tensor};
+use super::{Context, DType, Desc, HostTensor, Op, Shape, Tensor};
 use crate::error::Result;
-use crate::gpu::{Binding, BufferSlice, CpuKernel, Lent};
+use crate::gpu::{Binding, BufferSlice, CpuKernel, Lent, TeamBytes};
 
 /// An op that can be kept until it runs.
 pub type CpuOp = Arc<dyn Reference + Send + Sync>;
@@ -78,6 +79,7 @@ impl<'a> CpuTensor<'a> {
                 Lent::Read(Cow::Owned(bytes))
             }),
             Lent::Write(bytes) => bytes.get_mut(..length).map(Lent::Write),
+            Lent::Team(bytes) => (length <= bytes.len()).then_some(Lent::Team(bytes)),
         };
         match bytes {
             Some(bytes) => Ok(Self { desc, bytes, is_packed }),
@@ -90,11 +92,20 @@ impl<'a> CpuTensor<'a> {
         self.is_packed
     }
 
-    /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
+    /// The weight that it is in the memory of several threads, if it is there.
+    pub(super) fn of_team(&self) -> Result<Option<TeamWeight<'_>>> {
         match &self.bytes {
-            Lent::Read(bytes) => bytes,
-            Lent::Write(bytes) => bytes,
+            Lent::Team(bytes) => TeamWeight::new(bytes, self.desc, self.is_packed).map(Some),
+            Lent::Read(_) | Lent::Write(_) => Ok(None),
+        }
+    }
+
+    /// Its bytes. An error if they are in the memory of several threads.
+    pub fn bytes(&self) -> Result<&[u8]> {
+        match &self.bytes {
+            Lent::Read(bytes) => Ok(bytes),
+            Lent::Write(bytes) => Ok(bytes),
+            Lent::Team(_) => bail!(Internal, "{:?} is in the memory of threads", self.desc),
         }
     }
 
@@ -102,7 +113,7 @@ impl<'a> CpuTensor<'a> {
     pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
         match &mut self.bytes {
             Lent::Write(bytes) => Ok(bytes),
-            Lent::Read(_) => bail!(Internal, "{:?} is only read", self.desc),
+            Lent::Read(_) | Lent::Team(_) => bail!(Internal, "{:?} is only read", self.desc),
         }
     }
 
@@ -141,7 +152,7 @@ impl<'a> CpuTensor<'a> {
         if self.desc.dtype != dtype {
             bail!(DtypeMismatch, "{dtype:?} is needed, not {:?}", self.desc);
         }
-        bytemuck::try_cast_slice(self.bytes()).map_err(|error| err!(Internal, "{:?}: {error}", self.desc))
+        bytemuck::try_cast_slice(self.bytes()?).map_err(|error| err!(Internal, "{:?}: {error}", self.desc))
     }
 
     fn elements_mut<T: bytemuck::Pod>(&mut self, dtype: DType) -> Result<&mut [T]> {
@@ -167,7 +178,11 @@ impl<'a> CpuTensor<'a> {
             let bytes = bytemuck::cast_slice(&floats).to_vec();
             return Ok(HostTensor { shape, dtype: DType::Weight(f32), bytes });
         }
-        Ok(HostTensor { shape, dtype, bytes: self.bytes().to_vec() })
+        let bytes = match self.of_team()? {
+            Some(weight) => weight.file_bytes(byte_length(&self.desc, false)?)?,
+            None => self.bytes()?.to_vec(),
+        };
+        Ok(HostTensor { shape, dtype, bytes })
     }
 
     fn set(&mut self, host: &HostTensor) -> Result<()> {
@@ -224,6 +239,8 @@ impl Call {
 struct Rows {
     from: &'static Format,
     to: &'static Format,
+    /// Of the weight.
+    shape: Shape,
     columns: usize,
     first_row: usize,
     rows: usize,
@@ -239,11 +256,16 @@ impl CpuKernel for Rows {
 
 impl Rows {
     fn take(&self, bound: Vec<Lent<'_>>) -> Result<()> {
-        let Ok([Lent::Read(file), Lent::Write(weight)]) = <[Lent<'_>; 2]>::try_from(bound) else {
+        let Ok([Lent::Read(file), weight]) = <[Lent<'_>; 2]>::try_from(bound) else {
             bail!(Internal, "rows of a file go to one weight")
         };
         let Some(file) = file.get(..self.rows * self.from.row_bytes(self.columns)?) else {
             bail!(Internal, "a run of a file ends before its rows")
+        };
+        let weight = match weight {
+            Lent::Write(weight) => weight,
+            Lent::Team(bytes) => return self.take_to_team(file, bytes),
+            Lent::Read(_) => bail!(Internal, "a weight is written"),
         };
         let is_quantised = self.from.name != self.to.name;
         let mut rows =
@@ -266,6 +288,16 @@ impl Rows {
             pack_rows(self.to, rows, [self.rows, self.columns], self.first_row, weight)?;
         }
         Ok(())
+    }
+
+    fn take_to_team(&self, file: &[u8], bytes: &TeamBytes) -> Result<()> {
+        let weight = TeamWeight::new(bytes, Desc { shape: self.shape, dtype: DType::Weight(self.to) }, self.packs)?;
+        if self.from.name == self.to.name {
+            return weight.write_rows(self.first_row, self.rows, file);
+        }
+        let mut rows = vec![0; self.rows * self.to.row_bytes(self.columns)?];
+        self.quantise(file, &mut rows)?;
+        weight.write_rows(self.first_row, self.rows, &rows)
     }
 
     fn quantise(&self, file: &[u8], weight: &mut [u8]) -> Result<()> {
@@ -320,7 +352,7 @@ impl Context {
         let (first_row, rows) = (first / blocks_per_row, blocks / blocks_per_row);
         let (all_rows, _) = weight.shape().matrix()?;
         let packs = self.device().capabilities().packs_weights && packed_bytes(to, all_rows, columns).is_some();
-        let kernel = Rows { from, to, columns, first_row, rows, packs };
+        let kernel = Rows { from, to, shape: weight.shape(), columns, first_row, rows, packs };
         let bindings = [Binding::Read(0, file), Binding::ReadWrite(1, weight.slice())];
         self.device().dispatch_on_cpu("rows", kernel, &bindings)
     }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use js_sys::{Float32Array, Function, Promise, Uint8Array, Uint32Array};
 use wasm_bindgen::prelude::*;
@@ -14,6 +15,8 @@ use super::grammar::LoadedGrammars;
 use super::logits_processor::JsLogitsProcessor;
 use super::remote::RemoteFiles;
 use super::source;
+#[cfg(feature = "cpu")]
+use super::team::JsTeam;
 use super::thrown::js_message;
 use crate::engine::request::{ChatRequest, CompletionRequest, TokenizeOptions};
 use crate::engine::{
@@ -21,6 +24,7 @@ use crate::engine::{
     PressureListener, Progress, RerankRequest, Smoothness, file_bytes, inspect,
 };
 use crate::error::{Error, Result};
+use crate::gpu::{DeviceOptions, Team};
 
 #[wasm_bindgen]
 pub struct WasmEngine {
@@ -241,8 +245,22 @@ fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> 
     let listener = js_sys::Reflect::get(&options, &"onMemoryPressure".into()).ok();
     let listener = listener.and_then(|listener| listener.dyn_into::<Function>().ok());
     let on_memory_pressure = listener.map(memory_listener).unwrap_or_default();
-    let options = LoadOptions { tunings, utc_offset_seconds, on_memory_pressure, ..data };
+    let device = DeviceOptions { team: team(&options), ..data.device };
+    let options = LoadOptions { tunings, utc_offset_seconds, on_memory_pressure, device, ..data };
     Ok((options, signal))
+}
+
+/// The threads that multiply, if there are any.
+#[cfg(feature = "cpu")]
+fn team(options: &JsValue) -> Option<Arc<dyn Team>> {
+    let team = js_sys::Reflect::get(options, &"team".into()).ok().filter(JsValue::is_object)?;
+    let team: JsTeam = team.unchecked_into();
+    Some(Arc::new(team))
+}
+
+#[cfg(not(feature = "cpu"))]
+fn team(_: &JsValue) -> Option<Arc<dyn Team>> {
+    None
 }
 
 /// Hands what happens to a function of JavaScript's, which handles its own errors.
@@ -355,7 +373,7 @@ async fn accepted(
 /// A shallow copy without the fields that are not data of the caller.
 fn without_objects(options: &JsValue) -> JsValue {
     let copy = js_sys::Object::assign(&js_sys::Object::new(), options.unchecked_ref());
-    for name in ["signal", "draft", "files", "grammars", "tunings", "onMemoryPressure"] {
+    for name in ["signal", "draft", "files", "grammars", "team", "tunings", "onMemoryPressure"] {
         // Deleting a missing field does nothing.
         let _ = js_sys::Reflect::delete_property(&copy, &name.into());
     }

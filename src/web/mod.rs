@@ -30,6 +30,8 @@ mod remote;
 mod sha256;
 #[cfg(feature = "engine")]
 mod source;
+#[cfg(all(feature = "engine", feature = "cpu"))]
+mod team;
 #[cfg(feature = "engine")]
 mod thrown;
 #[cfg(feature = "train")]

@@ -80,6 +80,12 @@ export interface LoadOptions {
    * gives no adapter and where its adapter is software. `info.device` tells which it became and why. Default: `auto`.
    */
   device?: DeviceKind | undefined;
+  /**
+   * On the CPU, how many threads multiply, 1 to 32. Several need a page that is cross-origin isolated (headers
+   * `Cross-Origin-Opener-Policy: same-origin` and `Cross-Origin-Embedder-Policy: require-corp` or `credentialless`), or a server; elsewhere
+   * it is one, with a warning if more were asked for. `info.threads` tells what it became. Default: the number of cores minus one, at most 8.
+   */
+  threads?: number | undefined;
   /** Ask for the browser's software adapter, which is a GPU to `device`. Slow; for tests. Default: false. */
   forceFallbackAdapter?: boolean | undefined;
 }
@@ -118,6 +124,7 @@ export const LOAD_OPTIONS = [
   'smoothness',
   'powerPreference',
   'device',
+  'threads',
   'forceFallbackAdapter',
 ] as const;
 
@@ -143,6 +150,8 @@ export interface ModelInfo {
    * `adapter_limits` that the model is too large for, or `device_lost` more than once.
    */
   device_reason?: DeviceReason;
+  /** On the CPU, how many threads multiply: the option `threads`, or as many as could be started. Not given for a GPU. */
+  threads?: number;
   /** The name that the file gives itself. */
   name?: string;
   /** The file has a chat template, or the load was given one. Otherwise chats are written in ChatML. */
@@ -215,9 +224,9 @@ export interface Warning {
    * not have been trained with. `ignored_head`: the model was trained for a task whose head is not computed (labels of tokens, answers to
    * questions), so what is made of it are embeddings that nobody trained. `ignored_parts`: of a model with several parts, such
    * as one that sees images, the text model alone runs. `shorter_context`: the GPU has no room for the default context, so a shorter one was
-   * taken (`info.context_length`).
+   * taken (`info.context_length`). `fewer_threads`: on the CPU fewer threads multiply than were asked for, or than there could be (`info.threads`).
    */
-  code: 'no_chat_template' | 'ignored_head' | 'ignored_parts' | 'shorter_context';
+  code: 'no_chat_template' | 'ignored_head' | 'ignored_parts' | 'shorter_context' | 'fewer_threads';
   /** For people; it may change. */
   message: string;
 }

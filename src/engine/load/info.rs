@@ -41,6 +41,9 @@ pub struct ModelInfo {
     /// `adapter_limits` that the model is too large for, or `device_lost` more than once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_reason: Option<DeviceReason>,
+    /// On the CPU, how many threads multiply: the option `threads`, or as many as could be started. Not given for a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
     /// The name that the file gives itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -106,8 +109,8 @@ pub struct Warning {
     /// not have been trained with. `ignored_head`: the model was trained for a task whose head is not computed (labels of tokens, answers to
     /// questions), so what is made of it are embeddings that nobody trained. `ignored_parts`: of a model with several parts, such
     /// as one that sees images, the text model alone runs. `shorter_context`: the GPU has no room for the default context, so a shorter one was
-    /// taken (`info.context_length`).
-    #[cfg_attr(test, ts(type = "'no_chat_template' | 'ignored_head' | 'ignored_parts' | 'shorter_context'"))]
+    /// taken (`info.context_length`). `fewer_threads`: on the CPU fewer threads multiply than were asked for, or than there could be (`info.threads`).
+    #[cfg_attr(test, ts(type = "'no_chat_template' | 'ignored_head' | 'ignored_parts' | 'shorter_context' | 'fewer_threads'"))]
     pub code: &'static str,
     /// For people; it may change.
     pub message: String,

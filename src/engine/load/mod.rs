@@ -236,6 +236,7 @@ impl Engine {
         let info = ModelInfo {
             device: if context.device().is_cpu() { DeviceKind::Cpu } else { DeviceKind::Gpu },
             device_reason: options.device_reason,
+            threads: context.device().threads(),
             name: metadata.optional_str("general.name")?.map(str::to_owned),
             has_chat_template: plan.has_chat_template,
             architecture: config.arch.name.to_owned(),

@@ -47,7 +47,7 @@ impl Device {
             DeviceKind::Auto => platform::prefers_cpu(),
             kind => kind == DeviceKind::Cpu,
         };
-        let device = if is_cpu { cpu::request()? } else { platform::request(options).await? };
+        let device = if is_cpu { cpu::request(options.team.clone())? } else { platform::request(options).await? };
         Self::new(device, options, false).await
     }
 
@@ -211,6 +211,11 @@ impl Device {
         self.0.recorder.lasting_buffer(size, label)
     }
 
+    /// The same for a weight that only ops use: on the CPU it is in the memory of the team, if there is one.
+    pub fn weight_buffer(&self, size: u64, label: &str) -> Result<Buffer> {
+        self.0.recorder.weight_buffer(size, label)
+    }
+
     /// The pipeline of a shader with these bindings; its entry point is `main`. A shader that does not compile is reported
     /// by the next read-back or sync, with the compiler's message.
     pub fn pipeline(&self, shader: &Shader<'_>, bindings: &[Binding<'_>]) -> Result<Rc<Pipeline>> {
@@ -225,6 +230,12 @@ impl Device {
     /// Whether it is the CPU, which runs no shaders.
     pub fn is_cpu(&self) -> bool {
         self.capabilities().cpu
+    }
+
+    /// How many threads multiply. `None` if the device is no CPU.
+    pub fn threads(&self) -> Option<usize> {
+        let options = &self.parts().raw.options;
+        self.is_cpu().then(|| options.team.as_ref().map_or(1, |team| team.threads()))
     }
 
     /// Records a call of `kernel` on what is bound. An error if the device is no CPU.

@@ -17,7 +17,7 @@ use super::binder::Binder;
 use super::binding::Binding;
 use super::buffer::{Buffer, BufferSlice};
 use super::command::{Command, Direction, Grid};
-use super::cpu::CpuKernel;
+use super::cpu::{self, CpuKernel};
 use super::id_ranges::IdRange;
 use super::pacing::{Segment, SubmitQueue};
 use super::pipeline::{Pipeline, Pipelines};
@@ -179,6 +179,17 @@ impl Recorder {
         match self.planned_buffer(size)? {
             Some(buffer) => Ok(buffer),
             None => Buffer::lasting(&self.pool, size, label),
+        }
+    }
+
+    /// The same for a weight, which may be in a team's memory.
+    pub fn weight_buffer(&self, size: u64, label: &str) -> Result<Buffer> {
+        match self.planned_buffer(size)? {
+            Some(buffer) => Ok(buffer),
+            None => {
+                cpu::next_is_of_team(&self.raw.wgpu);
+                Buffer::lasting(&self.pool, size, label)
+            }
         }
     }
 

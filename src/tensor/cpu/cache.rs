@@ -21,8 +21,8 @@ fn columns(cache: &CpuTensor<'_>) -> usize {
 pub fn cache<'a>(cache: &'a CpuTensor<'_>, head_dim: usize) -> Result<Cache<'a>> {
     let (columns, head) = (columns(cache), head_stride(cache, head_dim));
     Ok(match cache.desc.dtype {
-        DType::F16 => Cache::f16(cache.bytes(), columns, head),
-        DType::Q8_0 => fits(Cache::q8_0(cache.bytes(), columns, head))?,
+        DType::F16 => Cache::f16(cache.bytes()?, columns, head),
+        DType::Q8_0 => fits(Cache::q8_0(cache.bytes()?, columns, head))?,
         _ => Cache::f32(cache.f32s()?, columns, head),
     })
 }

@@ -49,9 +49,9 @@ impl<'a> Ordered<'a> {
         let (rows, columns) = weight.desc.shape.matrix()?;
         let row_bytes = format.row_bytes(columns)?;
         let (Some(kind), Some((bytes, table))) =
-            (packed::kind_of(format), weight.bytes().split_at_checked(rows * row_bytes))
+            (packed::kind_of(format), weight.bytes()?.split_at_checked(rows * row_bytes))
         else {
-            bail!(Internal, "{:?} has {} bytes", weight.desc, weight.bytes().len())
+            bail!(Internal, "{:?} has {} bytes", weight.desc, weight.bytes()?.len())
         };
         let groups: Vec<u16> = table.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
         let count = columns / format.block_size;

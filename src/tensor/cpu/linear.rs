@@ -46,27 +46,25 @@ fn packed<'a>(weight: &'a CpuTensor<'_>) -> Result<Option<kernels::Packed<'a>>> 
         return Ok(None);
     }
     let (rows, columns) = weight.desc.shape.matrix()?;
-    fits(kernels::Packed::new(format_of(format), weight.bytes(), rows, columns)).map(Some)
+    fits(kernels::Packed::new(format_of(format), weight.bytes()?, rows, columns)).map(Some)
 }
 
-/// The products of a packed weight's rows with activations that are rounded to 8 bits. Whole groups of rows are multiplied, as experts' matrices may
-/// begin and end within one.
-fn packed_rows(
-    packed: &kernels::Packed<'_>,
+/// The products of rows with `tokens` activations, by a function that takes whole groups of rows, as packed weights want it: experts' matrices may
+/// begin and end within one. `all` is the number of rows of the weight.
+fn by_groups(
     rows: Range<usize>,
-    x: &kernels::Quantized,
+    all: usize,
     tokens: usize,
     out: &mut [f32],
+    multiply: impl FnOnce(Range<usize>, &mut [f32]) -> Result<()>,
 ) -> Result<()> {
-    let all = packed.shape().0;
     let first = rows.start / kernels::GROUP * kernels::GROUP;
     let whole = first..rows.end.next_multiple_of(kernels::GROUP).min(all);
-    let weights = fits(packed.rows(whole.clone()))?;
     if whole == rows {
-        return fits(kernels::mat_mul_packed(&weights, x, out));
+        return multiply(rows, out);
     }
     let mut products = vec![0.0; tokens * whole.len()];
-    fits(kernels::mat_mul_packed(&weights, x, &mut products))?;
+    multiply(whole.clone(), &mut products)?;
     let before = rows.start - first;
     if !rows.is_empty() {
         for (out, products) in out.chunks_exact_mut(rows.len()).zip(products.chunks_exact(whole.len())) {
@@ -81,7 +79,7 @@ fn weights<'a>(weight: &'a CpuTensor<'_>) -> Result<kernels::Weights<'a>> {
         bail!(DtypeMismatch, "a weight is needed, not {:?}", weight.desc)
     };
     let (rows, columns) = weight.desc.shape.matrix()?;
-    fits(kernels::Weights::new(format_of(format), weight.bytes(), rows, columns))
+    fits(kernels::Weights::new(format_of(format), weight.bytes()?, rows, columns))
 }
 
 /// The products of tokens' activations [tokens, columns] with all rows of a weight: [tokens, rows].
@@ -95,9 +93,19 @@ pub fn linear_rows(weight: &CpuTensor<'_>, rows: Range<usize>, x: &[f32]) -> Res
     let (_, columns) = weight.desc.shape.matrix()?;
     let tokens = x.len().checked_div(columns).unwrap_or(0);
     let mut out = vec![0.0; tokens * rows.len()];
+    if let Some(team) = weight.of_team()? {
+        if team.is_packed() {
+            by_groups(rows, team.shape().0, tokens, &mut out, |rows, out| team.multiply(rows, x, out))?;
+        } else {
+            team.multiply(rows, x, &mut out)?;
+        }
+        return Ok(out);
+    }
     if let Some(packed) = packed(weight)? {
         let x = fits(kernels::Quantized::new(x, tokens, columns))?;
-        packed_rows(&packed, rows, &x, tokens, &mut out)?;
+        by_groups(rows, packed.shape().0, tokens, &mut out, |rows, out| {
+            fits(kernels::mat_mul_packed(&fits(packed.rows(rows))?, &x, out))
+        })?;
         return Ok(out);
     }
     if let Some(ordered) = Ordered::of(weight)? {
@@ -111,6 +119,9 @@ pub fn linear_rows(weight: &CpuTensor<'_>, rows: Range<usize>, x: &[f32]) -> Res
 
 /// A row as floats.
 pub fn row(weight: &CpuTensor<'_>, row: usize, out: &mut [f32]) -> Result<()> {
+    if let Some(team) = weight.of_team()? {
+        return team.row(row, out);
+    }
     if let Some(packed) = packed(weight)? {
         return fits(packed.dequantize_row(row, out));
     }

@@ -5,6 +5,7 @@ pub(super) mod cache;
 mod groups;
 pub(super) mod linear;
 pub(super) mod rope;
+pub(super) mod team;
 
 use rillm_cpu_kernels::Mismatch;
 

@@ -1,0 +1,85 @@
+//! Memory of several threads, for weights, and what computes with it: a wasm of its own, whose memory is not the engine's.
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+use wgpu::wgt::WasmNotSendSync;
+
+/// A matrix of weights in a team's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TeamMatrix {
+    /// The address of its first byte.
+    pub at: usize,
+    /// The `ggml_type` of its format.
+    pub gguf_type: u32,
+    /// It is packed for products with activations of 8 bits.
+    pub is_packed: bool,
+    /// Its rows.
+    pub rows: usize,
+    /// Its columns.
+    pub columns: usize,
+}
+
+/// Threads that multiply, and their memory. Errors are for people.
+pub trait Team: Debug + WasmNotSendSync {
+    /// Zeros, at an address that is a multiple of 16. `None` if there is no room.
+    fn allocate(&self, bytes: usize) -> Option<usize>;
+
+    /// Gives back what `allocate` gave for these bytes.
+    fn release(&self, at: usize, bytes: usize);
+
+    /// Overwrites bytes.
+    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), String>;
+
+    /// Copies bytes from there.
+    fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), String>;
+
+    /// Packs rows of a file to their place in a packed matrix of zeros.
+    fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> Result<(), String>;
+
+    /// The products of rows with activations [tokens, columns], written to `out` [tokens, rows]. Of a packed matrix rows begin and end with a group.
+    fn multiply(&self, matrix: TeamMatrix, rows: Range<usize>, x: &[f32], out: &mut [f32]) -> Result<(), String>;
+
+    /// A row as floats.
+    fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), String>;
+
+    /// How many work at once, the caller among them.
+    fn threads(&self) -> usize;
+}
+
+/// Bytes in a team's memory, which are given back when the last handle is gone.
+#[derive(Debug)]
+pub struct TeamBytes {
+    team: Arc<dyn Team>,
+    at: usize,
+    bytes: usize,
+}
+
+impl TeamBytes {
+    /// Zeros; `None` if there is no room.
+    pub fn new(team: &Arc<dyn Team>, bytes: usize) -> Option<Self> {
+        Some(Self { team: team.clone(), at: team.allocate(bytes)?, bytes })
+    }
+
+    /// Whose they are.
+    pub fn team(&self) -> &dyn Team {
+        &*self.team
+    }
+
+    /// The address of the first.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for TeamBytes {
+    fn drop(&mut self) {
+        self.team.release(self.at, self.bytes);
+    }
+}

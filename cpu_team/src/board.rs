@@ -1,0 +1,212 @@
+//! The board on which the leader posts a job, and from which all threads take its parts.
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+
+use crate::job::{Job, WORDS};
+use crate::threads::Threads;
+
+/// How often a thread looks before it sleeps: some tens of microseconds, since one product follows the other.
+const LOOKS: u32 = 20_000;
+/// A helper that sleeps looks this often whether it should end.
+const NAP_MS: u32 = 1000;
+/// The leader waits this long at once for a part that a helper has, and this often before it gives up. A clock that jumps, and a page that was
+/// frozen, count as one wait.
+const PATIENCE: (u32, u32) = (100, 300);
+/// In place of the number of the next part: there is no job.
+const NONE: u32 = u32::MAX;
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All parts are done.
+    Done,
+    /// What was asked does not fit together.
+    Refused,
+    /// A thread broke while it had a part, or gave no answer. Nothing works from then on.
+    Broken,
+}
+
+/// One job at a time.
+#[derive(Default)]
+pub struct Board {
+    /// The number of the job in the upper half, and of its next part in the lower one: who takes a part knows that it is of this job.
+    next: AtomicU64,
+    job: [AtomicUsize; WORDS],
+    done: AtomicU32,
+    has_refused: AtomicBool,
+    leader_sleeps: AtomicBool,
+    /// Changes with every job.
+    bell: AtomicU32,
+    sleepers: AtomicU32,
+    joined: AtomicU32,
+    is_broken: AtomicBool,
+    has_ended: AtomicBool,
+}
+
+impl Board {
+    /// An empty one.
+    pub const fn new() -> Self {
+        Self {
+            next: AtomicU64::new(NONE as u64),
+            job: [const { AtomicUsize::new(0) }; WORDS],
+            done: AtomicU32::new(0),
+            has_refused: AtomicBool::new(false),
+            leader_sleeps: AtomicBool::new(false),
+            bell: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
+            joined: AtomicU32::new(0),
+            is_broken: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+        }
+    }
+
+    /// How many threads help.
+    pub fn joined(&self) -> u32 {
+        self.joined.load(SeqCst)
+    }
+
+    /// Posts a job, works on it and returns when all of it is done. Only one thread, the leader, may call it.
+    ///
+    /// # Safety
+    ///
+    /// What the job's addresses mean is as `Job` says, until this returns. If it returns `Broken`, helpers may still use them.
+    #[expect(unsafe_code, reason = "threads share memory by addresses")]
+    pub unsafe fn run(&self, job: &Job, threads: &impl Threads) -> Outcome {
+        if self.is_broken.load(SeqCst) {
+            return Outcome::Broken;
+        }
+        let number = (self.next.load(SeqCst) >> 32).wrapping_add(1) << 32;
+        // Who read a part of the last job takes nothing any more.
+        self.next.store(number | u64::from(NONE), SeqCst);
+        for (word, value) in self.job.iter().zip(job.words()) {
+            word.store(value, SeqCst);
+        }
+        self.done.store(0, SeqCst);
+        self.has_refused.store(false, SeqCst);
+        let parts = job.parts();
+        if parts > 1 && self.joined() > 0 {
+            // One above, as this part is the leader's own.
+            self.next.store(number | 1, SeqCst);
+            self.bell.fetch_add(1, SeqCst);
+            if self.sleepers.load(SeqCst) > 0 {
+                threads.wake(&self.bell, parts - 1);
+            }
+        } else {
+            self.next.store(number | 1, SeqCst);
+        }
+        // SAFETY: as the caller promises; part 0 is nobody else's.
+        unsafe { self.work(job, 0, threads) };
+        while let Some((job, part)) = self.take() {
+            // SAFETY: the same, and it was taken here.
+            unsafe { self.work(&job, part, threads) };
+        }
+        let outcome = self.wait_for(parts, threads);
+        self.next.store(number | u64::from(NONE), SeqCst);
+        outcome
+    }
+
+    /// Works on what is posted until the team ends.
+    ///
+    /// # Safety
+    ///
+    /// The leader keeps what it promises.
+    #[expect(unsafe_code, reason = "threads share memory by addresses")]
+    pub unsafe fn help(&self, threads: &impl Threads) {
+        self.joined.fetch_add(1, SeqCst);
+        loop {
+            let rung = self.bell.load(SeqCst);
+            let mut looks = 0;
+            while looks < LOOKS {
+                if self.has_ended.load(SeqCst) {
+                    return;
+                }
+                match self.take() {
+                    Some((job, part)) => {
+                        // SAFETY: as the leader promises; the part was taken here.
+                        unsafe { self.work(&job, part, threads) };
+                        looks = 0;
+                    }
+                    None => {
+                        looks += 1;
+                        spin_loop();
+                    }
+                }
+            }
+            self.sleepers.fetch_add(1, SeqCst);
+            // If it rang since, this returns at once.
+            threads.wait(&self.bell, rung, NAP_MS);
+            self.sleepers.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// A thread broke: no part that it had will be done.
+    pub fn fail(&self, threads: &impl Threads) {
+        self.is_broken.store(true, SeqCst);
+        threads.wake(&self.done, 1);
+    }
+
+    /// Lets all helpers end.
+    pub fn end(&self, threads: &impl Threads) {
+        self.has_ended.store(true, SeqCst);
+        self.bell.fetch_add(1, SeqCst);
+        threads.wake(&self.bell, u32::MAX);
+    }
+
+    /// The next part of the job.
+    fn take(&self) -> Option<(Job, u32)> {
+        loop {
+            let seen = self.next.load(SeqCst);
+            let part = seen as u32;
+            if part == NONE {
+                return None;
+            }
+            // They may be of two jobs, and then the exchange fails.
+            let job = Job::of(std::array::from_fn(|at| self.job[at].load(SeqCst)));
+            if part >= job.parts() {
+                return None;
+            }
+            if self.next.compare_exchange(seen, seen + 1, SeqCst, SeqCst).is_ok() {
+                return Some((job, part));
+            }
+        }
+    }
+
+    #[expect(unsafe_code, reason = "threads share memory by addresses")]
+    unsafe fn work(&self, job: &Job, part: u32, threads: &impl Threads) {
+        // SAFETY: as the leader promises.
+        if unsafe { job.work(part) }.is_err() {
+            self.has_refused.store(true, SeqCst);
+        }
+        self.done.fetch_add(1, SeqCst);
+        if self.leader_sleeps.load(SeqCst) {
+            threads.wake(&self.done, 1);
+        }
+    }
+
+    fn wait_for(&self, parts: u32, threads: &impl Threads) -> Outcome {
+        let (mut looks, mut waits) = (0, 0);
+        loop {
+            let done = self.done.load(SeqCst);
+            if done == parts {
+                return if self.has_refused.load(SeqCst) { Outcome::Refused } else { Outcome::Done };
+            }
+            if self.is_broken.load(SeqCst) {
+                return Outcome::Broken;
+            }
+            looks += 1;
+            if looks < LOOKS {
+                spin_loop();
+                continue;
+            }
+            looks = 0;
+            self.leader_sleeps.store(true, SeqCst);
+            threads.wait(&self.done, done, PATIENCE.0);
+            self.leader_sleeps.store(false, SeqCst);
+            waits = if self.done.load(SeqCst) == done { waits + 1 } else { 0 };
+            if waits == PATIENCE.1 {
+                self.is_broken.store(true, SeqCst);
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Products with quantised weights by several threads. It is a wasm of its own beside the engine's, and its memory, which holds the weights, is
+//! shared: each thread is a worker with an instance of this module on it. The engine's memory stays what it is, so only a product's activations
+//! and results are copied between the two.
+//!
+//! The thread of the engine, the leader, posts a job and works on it as the others do. It never waits for a thread that has not taken a part of
+//! the job, so helpers may start late, sleep or not exist at all.
+
+mod board;
+mod job;
+mod threads;
+#[cfg(target_arch = "wasm32")]
+mod wasm;
+
+pub use board::{Board, Outcome};
+pub use job::{Job, Matrix};
+pub use threads::Threads;

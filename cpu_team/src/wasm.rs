@@ -1,0 +1,239 @@
+//! The module's exports and imports, and the memory's allocator.
+
+use std::alloc::{GlobalAlloc, Layout, System, alloc_zeroed, dealloc};
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use rillm_cpu_kernels::{Mismatch, Quantized, Weights, dequantize, pack};
+
+use crate::board::{Board, Outcome};
+use crate::job::{Job, Matrix};
+use crate::threads::Threads;
+
+static BOARD: Board = Board::new();
+
+/// The library's allocator for one thread, under a lock: this target's is not made for several.
+struct Locked(AtomicBool);
+
+impl Locked {
+    fn with<T>(&self, work: impl FnOnce() -> T) -> T {
+        while self.0.swap(true, Ordering::Acquire) {
+            spin_loop();
+        }
+        let made = work();
+        self.0.store(false, Ordering::Release);
+        made
+    }
+}
+
+#[expect(unsafe_code, reason = "an allocator is unsafe")]
+// SAFETY: all calls are the library's own, one at a time.
+unsafe impl GlobalAlloc for Locked {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises, here and below.
+        self.with(|| unsafe { System.alloc(layout) })
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        self.with(|| unsafe { System.dealloc(at, layout) });
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        self.with(|| unsafe { System.alloc_zeroed(layout) })
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        self.with(|| unsafe { System.realloc(at, layout, size) })
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Locked = Locked(AtomicBool::new(false));
+
+#[expect(unsafe_code, reason = "imports are unsafe")]
+#[link(wasm_import_module = "threads")]
+unsafe extern "C" {
+    safe fn wait(address: usize, seen: u32, milliseconds: u32);
+    safe fn wake(address: usize, count: u32);
+}
+
+/// What JavaScript gives.
+struct Workers;
+
+impl Threads for Workers {
+    fn wait(&self, word: &AtomicU32, seen: u32, milliseconds: u32) {
+        wait(std::ptr::from_ref(word).addr(), seen, milliseconds);
+    }
+
+    fn wake(&self, word: &AtomicU32, count: u32) {
+        wake(std::ptr::from_ref(word).addr(), count);
+    }
+}
+
+/// What a call returns: nothing is wrong, something does not fit, or a thread broke.
+fn status(outcome: Outcome) -> u32 {
+    match outcome {
+        Outcome::Done => 0,
+        Outcome::Refused => 1,
+        Outcome::Broken => 2,
+    }
+}
+
+fn fits(result: Result<(), Mismatch>) -> u32 {
+    status(if result.is_ok() { Outcome::Done } else { Outcome::Refused })
+}
+
+/// Zeros, at a multiple of 16; 0 if there is no room.
+#[expect(unsafe_code, reason = "memory is handed out by its address")]
+#[unsafe(no_mangle)]
+pub extern "C" fn allocate(bytes: usize) -> usize {
+    match Layout::from_size_align(bytes.max(16), 16) {
+        // SAFETY: it is not empty.
+        Ok(layout) => unsafe { alloc_zeroed(layout) }.addr(),
+        Err(_) => 0,
+    }
+}
+
+/// Gives back what `allocate` gave for these bytes.
+#[expect(unsafe_code, reason = "memory is given back by its address")]
+#[unsafe(no_mangle)]
+pub extern "C" fn release(at: usize, bytes: usize) {
+    if let (false, Ok(layout)) = (at == 0, Layout::from_size_align(bytes.max(16), 16)) {
+        // SAFETY: the engine gives back what it was given, once.
+        unsafe { dealloc(at as *mut u8, layout) };
+    }
+}
+
+fn matrix(at: usize, gguf_type: u32, is_packed: u32, rows: usize, columns: usize) -> Matrix {
+    Matrix { at, gguf_type, is_packed: is_packed != 0, rows, columns }
+}
+
+/// Packs `count` rows of a file, which are at `file`, to their place from row `first` on.
+#[expect(unsafe_code, reason = "the engine names what it was given by its address")]
+#[unsafe(no_mangle)]
+pub extern "C" fn pack_rows(
+    at: usize,
+    gguf_type: u32,
+    rows: usize,
+    columns: usize,
+    first: usize,
+    count: usize,
+    file: usize,
+) -> u32 {
+    let to = matrix(at, gguf_type, 1, rows, columns);
+    let from = matrix(file, gguf_type, 0, count, columns);
+    let work = || {
+        let bytes = to.bytes()?;
+        // SAFETY: the engine has both, and no job runs.
+        let (weights, packed): (Weights<'_>, &mut [u8]) =
+            unsafe { (from.weights()?, std::slice::from_raw_parts_mut(at as *mut u8, bytes)) };
+        pack(&weights, first, packed)
+    };
+    fits(work())
+}
+
+/// Makes floats of a row.
+#[expect(unsafe_code, reason = "the engine names what it was given by its address")]
+#[unsafe(no_mangle)]
+pub extern "C" fn restore_row(
+    at: usize,
+    gguf_type: u32,
+    is_packed: u32,
+    rows: usize,
+    columns: usize,
+    row: usize,
+    out: usize,
+) -> u32 {
+    let matrix = matrix(at, gguf_type, is_packed, rows, columns);
+    let work = || {
+        // SAFETY: the engine has both, and no job runs.
+        let out = unsafe { std::slice::from_raw_parts_mut(out as *mut f32, columns) };
+        if matrix.is_packed {
+            // SAFETY: the same.
+            return unsafe { matrix.packed()? }.dequantize_row(row, out);
+        }
+        // SAFETY: the same.
+        dequantize(&unsafe { matrix.weights()? }.rows(row..row.saturating_add(1))?, out)
+    };
+    fits(work())
+}
+
+/// The products of the rows from `first` to `end` with the activations [tokens, columns] at `x`, written to `out` [tokens, rows].
+#[expect(unsafe_code, reason = "the engine names what it was given by its address")]
+#[expect(clippy::too_many_arguments, reason = "a call from JavaScript has numbers only")]
+#[unsafe(no_mangle)]
+pub extern "C" fn multiply(
+    at: usize,
+    gguf_type: u32,
+    is_packed: u32,
+    rows: usize,
+    columns: usize,
+    first: usize,
+    end: usize,
+    tokens: usize,
+    x: usize,
+    out: usize,
+) -> u32 {
+    let matrix = matrix(at, gguf_type, is_packed, rows, columns);
+    let threads = BOARD.joined() as usize + 1;
+    let run = |x: usize| {
+        let job = Job::new(matrix, first..end, tokens, [x, out], threads);
+        // SAFETY: the engine has all of it, and waits here.
+        status(unsafe { BOARD.run(&job, &Workers) })
+    };
+    if !matrix.is_packed {
+        return run(x);
+    }
+    // SAFETY: the same.
+    let floats = unsafe { std::slice::from_raw_parts(x as *const f32, tokens * columns) };
+    match Quantized::new(floats, tokens, columns) {
+        Ok(quantized) => {
+            let outcome = run(std::ptr::from_ref(&quantized).addr());
+            if outcome == status(Outcome::Broken) {
+                // A helper may still read it.
+                std::mem::forget(quantized);
+            }
+            outcome
+        }
+        Err(_) => status(Outcome::Refused),
+    }
+}
+
+/// The end of a new stack of so many bytes, for a thread; 0 if there is no room.
+#[expect(unsafe_code, reason = "it is called by JavaScript")]
+#[unsafe(no_mangle)]
+pub extern "C" fn stack(bytes: usize) -> usize {
+    match allocate(bytes) {
+        0 => 0,
+        at => at + bytes,
+    }
+}
+
+/// Helps until the team ends. Called once by each thread but the leader's, on a stack of its own.
+#[expect(unsafe_code, reason = "it is called by JavaScript")]
+#[unsafe(no_mangle)]
+pub extern "C" fn help() {
+    // SAFETY: `multiply` keeps what the leader promises.
+    unsafe { BOARD.help(&Workers) };
+}
+
+/// How many threads help.
+#[expect(unsafe_code, reason = "it is called by JavaScript")]
+#[unsafe(no_mangle)]
+pub extern "C" fn joined() -> u32 {
+    BOARD.joined()
+}
+
+/// A helper has trapped.
+#[expect(unsafe_code, reason = "it is called by JavaScript")]
+#[unsafe(no_mangle)]
+pub extern "C" fn fail() {
+    BOARD.fail(&Workers);
+}
+
+/// Lets all helpers end.
+#[expect(unsafe_code, reason = "it is called by JavaScript")]
+#[unsafe(no_mangle)]
+pub extern "C" fn end() {
+    BOARD.end(&Workers);
+}

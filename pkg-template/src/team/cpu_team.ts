@@ -1,0 +1,207 @@
+// Threads that multiply for one engine on the CPU, in whose memory its weights are. The engine's thread is one of them: its wasm calls the
+// methods, and works there as the others do.
+
+import type { RetryPolicy } from '../files/attempts.js';
+import type { Warning } from '../generated/loading.js';
+import { coresOfServer, isServer } from '../node.js';
+import { textOf } from '../errors.js';
+import { compileTeam, hasRelaxedVectors, sharedMemory } from '../team_wasm.js';
+import type { HelperData, TeamExports } from './helper.js';
+
+/** More gain little on any CPU, and take what else the machine does. */
+const DEFAULT_MOST = 8;
+const STACK_BYTES = 256 << 10;
+/** Bytes of a scratch area at least, so that it seldom grows. */
+const LEAST_SCRATCH = 64 << 10;
+/** How long a load waits for threads. Those that come later help all the same. */
+const START_MS = 2000;
+
+export interface StartedTeam {
+  /** Undefined where the engine's own wasm does as well. */
+  team?: CpuTeam;
+  warning?: Warning;
+}
+
+/** Starts threads; a failure costs speed and nothing else, so it is a warning. */
+export async function startTeam(
+  asked: number | null | undefined,
+  startHelpers: (helpers: HelperData[]) => void,
+  policy: RetryPolicy,
+): Promise<StartedTeam> {
+  const mayShare = isServer() || globalThis.crossOriginIsolated === true;
+  const threads = mayShare ? (asked ?? defaultThreads()) : 1;
+  const warning =
+    !mayShare && (asked ?? 1) > 1
+      ? warned(`${asked} threads need a page that is cross-origin isolated, and this one is not, so one thread multiplies`)
+      : undefined;
+  const told = warning === undefined ? {} : { warning };
+  if (threads === 1 && !hasRelaxedVectors()) return told;
+  try {
+    const team = new CpuTeam(await compileTeam(policy), sharedMemory());
+    const joined = await team.start(threads - 1, startHelpers);
+    if (joined === threads - 1) return { team, ...told };
+    return { team, warning: warned(`${joined + 1} of ${threads} threads multiply: the others did not start`) };
+  } catch (thrown) {
+    // Where one thread was wanted, nobody needs to know.
+    return threads === 1 ? told : { warning: warned(`one thread multiplies, as others can't: ${textOf(thrown)}`) };
+  }
+}
+
+function warned(message: string): Warning {
+  return { code: 'fewer_threads', message };
+}
+
+function defaultThreads(): number {
+  const cores = globalThis.navigator?.hardwareConcurrency ?? coresOfServer();
+  return Math.min(DEFAULT_MOST, Math.max(1, cores - 1));
+}
+
+/** Null, or what is wrong. */
+type Problem = string | null;
+
+export class CpuTeam {
+  #module: WebAssembly.Module;
+  #memory: WebAssembly.Memory;
+  #exports: TeamExports;
+  #bytes: Uint8Array;
+  #floats: Float32Array;
+  /** Where what is multiplied is copied to, and what comes out. */
+  #scratch = { in: { at: 0, bytes: 0 }, out: { at: 0, bytes: 0 } };
+
+  constructor(module: WebAssembly.Module, memory: WebAssembly.Memory) {
+    this.#module = module;
+    this.#memory = memory;
+    const words = new Int32Array(memory.buffer);
+    const threads = {
+      wait(address: number, seen: number, milliseconds: number) {
+        try {
+          Atomics.wait(words, address >>> 2, seen | 0, milliseconds);
+        } catch {
+          // A page's own thread may not sleep: it looks again at once.
+        }
+      },
+      wake: (address: number, count: number) => void Atomics.notify(words, address >>> 2, count >>> 0),
+    };
+    this.#exports = new WebAssembly.Instance(module, { env: { memory }, threads }).exports as unknown as TeamExports;
+    this.#bytes = new Uint8Array(memory.buffer);
+    this.#floats = new Float32Array(memory.buffer);
+  }
+
+  /** Starts helpers; resolves to how many of them help, when all do or time is up. */
+  async start(helpers: number, startHelpers: (helpers: HelperData[]) => void): Promise<number> {
+    if (helpers <= 0) return 0;
+    const data: HelperData[] = [];
+    for (let at = 0; at < helpers; at += 1) {
+      const stack = this.#exports.stack(STACK_BYTES) >>> 0;
+      if (stack !== 0) data.push({ module: this.#module, memory: this.#memory, stack });
+    }
+    startHelpers(data);
+    const began = performance.now();
+    while (this.#exports.joined() < helpers && performance.now() - began < START_MS) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    return this.#exports.joined();
+  }
+
+  threads(): number {
+    return this.#exports.joined() + 1;
+  }
+
+  memoryBytes(): number {
+    return this.#memory.buffer.byteLength;
+  }
+
+  /** The address; 0 if there is no room. */
+  allocate(bytes: number): number {
+    return this.#exports.allocate(bytes) >>> 0;
+  }
+
+  release(at: number, bytes: number): void {
+    this.#exports.release(at, bytes);
+  }
+
+  write(at: number, bytes: Uint8Array): void {
+    this.#view().set(bytes, at);
+  }
+
+  read(at: number, bytes: Uint8Array): void {
+    bytes.set(this.#view().subarray(at, at + bytes.length));
+  }
+
+  pack(at: number, type: number, rows: number, columns: number, first: number, count: number, file: Uint8Array): Problem {
+    const from = this.#area('in', file.byteLength);
+    if (from === 0) return NO_ROOM;
+    this.#view().set(file, from);
+    return problemOf(this.#exports.pack_rows(at, type, rows, columns, first, count, from));
+  }
+
+  multiply(
+    at: number,
+    type: number,
+    isPacked: boolean,
+    rows: number,
+    columns: number,
+    first: number,
+    end: number,
+    x: Float32Array,
+    out: Float32Array,
+  ): Problem {
+    const [from, to] = [this.#area('in', x.byteLength), this.#area('out', out.byteLength)];
+    if (from === 0 || to === 0) return NO_ROOM;
+    const tokens = columns === 0 ? 0 : x.length / columns;
+    this.#view();
+    this.#floats.set(x, from >>> 2);
+    const status = this.#exports.multiply(at, type, isPacked ? 1 : 0, rows, columns, first, end, tokens, from, to);
+    // It may have taken memory itself.
+    this.#view();
+    out.set(this.#floats.subarray(to >>> 2, (to >>> 2) + out.length));
+    return problemOf(status);
+  }
+
+  row(at: number, type: number, isPacked: boolean, rows: number, columns: number, row: number, out: Float32Array): Problem {
+    const to = this.#area('out', out.byteLength);
+    if (to === 0) return NO_ROOM;
+    const status = this.#exports.restore_row(at, type, isPacked ? 1 : 0, rows, columns, row, to);
+    this.#view();
+    out.set(this.#floats.subarray(to >>> 2, (to >>> 2) + out.length));
+    return problemOf(status);
+  }
+
+  /** Lets the helpers end. Called once, when nothing is multiplied any more. */
+  end(): void {
+    this.#exports.end();
+  }
+
+  /** All bytes. A memory that has grown is another buffer. */
+  #view(): Uint8Array {
+    if (this.#bytes.buffer.byteLength !== this.#memory.buffer.byteLength) {
+      this.#bytes = new Uint8Array(this.#memory.buffer);
+      this.#floats = new Float32Array(this.#memory.buffer);
+    }
+    return this.#bytes;
+  }
+
+  #area(name: 'in' | 'out', bytes: number): number {
+    const area = this.#scratch[name];
+    if (bytes > area.bytes || area.at === 0) {
+      this.release(area.at, area.bytes);
+      const size = Math.max(LEAST_SCRATCH, bytes);
+      const at = this.allocate(size);
+      this.#scratch[name] = at === 0 ? { at: 0, bytes: 0 } : { at, bytes: size };
+    }
+    return this.#scratch[name].at;
+  }
+}
+
+const NO_ROOM = 'there is no room for activations';
+
+function problemOf(status: number): Problem {
+  switch (status) {
+    case 0:
+      return null;
+    case 2:
+      return 'a thread broke, or gave no answer for half a minute';
+    default:
+      return 'what was asked does not fit together';
+  }
+}

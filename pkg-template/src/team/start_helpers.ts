@@ -1,0 +1,39 @@
+// Starts the threads of a team: workers in a browser, and threads of Node's kind on a server.
+
+import { startServerThread } from '../node.js';
+import { isServer } from '../node.js';
+import type { ToWorker } from '../protocol.js';
+import { startWorker } from '../start_worker.js';
+import { type HelperData, helpOn } from './helper.js';
+
+export class Helpers {
+  #stops: (() => void)[] = [];
+
+  /** Starts them all. What does not start is missed by whoever counts them. */
+  start(helpers: HelperData[], make?: (() => Worker) | undefined): void {
+    for (const data of helpers) {
+      try {
+        this.#stops.push(isServer() ? startServerThread(`(${helpOn})(require('node:worker_threads').workerData)`, data) : started(data, make));
+      } catch {
+        return;
+      }
+    }
+  }
+
+  /** Ends them at once, whatever they do. Those of a team that has ended are gone by themselves. */
+  stop(): void {
+    for (const stop of this.#stops.splice(0)) stop();
+  }
+}
+
+function started(data: HelperData, make: (() => Worker) | undefined): () => void {
+  const worker = startWorker(make);
+  worker.addEventListener('error', (event) => event.preventDefault());
+  try {
+    worker.postMessage({ type: 'help', ...data } satisfies ToWorker);
+  } catch (thrown) {
+    worker.terminate();
+    throw thrown;
+  }
+  return () => worker.terminate();
+}

@@ -1,0 +1,49 @@
+// The wasm that several threads share on the CPU, and its memory.
+
+import { compileWasm } from './compile_wasm.js';
+import type { RetryPolicy } from './files/attempts.js';
+
+/** An export by which it is known. */
+const MARK = 'pack_rows';
+
+/**
+ * A function that makes two vectors of bytes and picks some of the first by the second, which is an instruction of relaxed SIMD (WebAssembly 3.0, opcode
+ * 0xfd 0x100).
+ */
+const RELAXED = new Uint8Array([
+  ...[0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00],
+  ...[0x01, 0x05, 0x01, 0x60, 0x00, 0x01, 0x7b],
+  ...[0x03, 0x02, 0x01, 0x00],
+  ...[0x0a, 0x0f, 0x01, 0x0d, 0x00, 0x41, 0x01, 0xfd, 0x0f, 0x41, 0x02, 0xfd, 0x0f, 0xfd, 0x80, 0x02, 0x0b],
+]);
+
+/** Whether vectors may be relaxed here: dot products of bytes are one instruction then. */
+export function hasRelaxedVectors(): boolean {
+  return WebAssembly.validate(RELAXED);
+}
+
+/** Compiles the module that is fast here. */
+export function compileTeam(policy: RetryPolicy): Promise<WebAssembly.Module> {
+  // Bundlers look for exactly these expressions.
+  const url = hasRelaxedVectors()
+    ? new URL('./wasm/rillm_team_relaxed.wasm', import.meta.url)
+    : new URL('./wasm/rillm_team.wasm', import.meta.url);
+  return compileWasm(url, MARK, policy);
+}
+
+/** Pages with which the module begins (`scripts/build/team.mjs`). */
+const FIRST_PAGES = 64;
+/** The most that an address reaches, 4 GiB, and less for browsers that set aside all of it at once. */
+const MOST_PAGES = [65_536, 32_768, 16_384, 8192];
+
+/** A memory that threads share. Throws where there is none. */
+export function sharedMemory(): WebAssembly.Memory {
+  for (const maximum of MOST_PAGES) {
+    try {
+      return new WebAssembly.Memory({ initial: FIRST_PAGES, maximum, shared: true });
+    } catch (thrown) {
+      if (maximum === MOST_PAGES.at(-1)) throw thrown;
+    }
+  }
+  throw new RangeError('no memory is small enough');
+}

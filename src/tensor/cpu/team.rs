@@ -1,0 +1,78 @@
+//! Weights in the memory of several threads.
+
+use std::ops::Range;
+
+use rillm_cpu_kernels as kernels;
+
+use crate::error::Result;
+use crate::gpu::{TeamBytes, TeamMatrix};
+use crate::tensor::{DType, Desc};
+
+/// Whether weights of this kind are in the team's memory, if there is a team: those in formats that have names both sides know.
+pub fn is_for_team(dtype: DType) -> bool {
+    let DType::Weight(format) = dtype else { return false };
+    format.gguf_type.and_then(kernels::Format::by_gguf_type).is_some()
+}
+
+/// A weight there.
+pub struct TeamWeight<'a> {
+    bytes: &'a TeamBytes,
+    matrix: TeamMatrix,
+}
+
+impl<'a> TeamWeight<'a> {
+    /// An error if it is no weight of a format that the team knows.
+    pub fn new(bytes: &'a TeamBytes, desc: Desc, is_packed: bool) -> Result<Self> {
+        let (DType::Weight(format), (rows, columns)) = (desc.dtype, desc.shape.matrix()?) else {
+            bail!(Internal, "{desc:?} is in the memory of threads and is no weight")
+        };
+        let Some(gguf_type) = format.gguf_type.filter(|_| is_for_team(desc.dtype)) else {
+            bail!(Internal, "{desc:?} is in the memory of threads, which don't know it")
+        };
+        Ok(Self { bytes, matrix: TeamMatrix { at: bytes.at(), gguf_type, is_packed, rows, columns } })
+    }
+
+    /// The numbers of rows and of columns.
+    pub fn shape(&self) -> (usize, usize) {
+        (self.matrix.rows, self.matrix.columns)
+    }
+
+    /// Whether it is packed.
+    pub fn is_packed(&self) -> bool {
+        self.matrix.is_packed
+    }
+
+    /// Writes rows as they are in a file, or packs them.
+    pub fn write_rows(&self, first: usize, count: usize, file: &[u8]) -> Result<()> {
+        let team = self.bytes.team();
+        if self.matrix.is_packed {
+            return done(team.pack(self.matrix, first, count, file));
+        }
+        let at = first * file.len().checked_div(count).unwrap_or(0);
+        if at + file.len() > self.bytes.len() {
+            bail!(Internal, "a weight ends before its rows");
+        }
+        done(team.write(self.matrix.at + at, file))
+    }
+
+    /// All bytes, which are as in a file.
+    pub fn file_bytes(&self, length: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length.min(self.bytes.len())];
+        done(self.bytes.team().read(self.matrix.at, &mut bytes))?;
+        Ok(bytes)
+    }
+
+    /// The products of rows with activations [tokens, columns], written to `out` [tokens, rows].
+    pub fn multiply(&self, rows: Range<usize>, x: &[f32], out: &mut [f32]) -> Result<()> {
+        done(self.bytes.team().multiply(self.matrix, rows, x, out))
+    }
+
+    /// A row as floats.
+    pub fn row(&self, row: usize, out: &mut [f32]) -> Result<()> {
+        done(self.bytes.team().row(self.matrix, row, out))
+    }
+}
+
+fn done(result: std::result::Result<(), String>) -> Result<()> {
+    result.map_err(|error| err!(Internal, "the threads of the CPU: {error}"))
+}

@@ -1,0 +1,112 @@
+//! The threads that multiply on the CPU, which JavaScript starts (`team/cpu_team.ts`).
+
+use std::fmt;
+use std::ops::Range;
+
+use wasm_bindgen::prelude::*;
+
+use super::thrown::js_message;
+use crate::gpu::{Team, TeamMatrix};
+
+#[wasm_bindgen]
+extern "C" {
+    /// `CpuTeam`. What a call returns is null, or what is wrong.
+    pub type JsTeam;
+    #[wasm_bindgen(method, catch)]
+    fn allocate(this: &JsTeam, bytes: usize) -> Result<usize, JsValue>;
+    #[wasm_bindgen(method, catch)]
+    fn release(this: &JsTeam, at: usize, bytes: usize) -> Result<(), JsValue>;
+    #[wasm_bindgen(method, catch)]
+    fn write(this: &JsTeam, at: usize, bytes: &[u8]) -> Result<(), JsValue>;
+    #[wasm_bindgen(method, catch)]
+    fn read(this: &JsTeam, at: usize, bytes: &mut [u8]) -> Result<(), JsValue>;
+    #[wasm_bindgen(method, catch)]
+    fn pack(
+        this: &JsTeam,
+        at: usize,
+        gguf_type: u32,
+        rows: usize,
+        columns: usize,
+        first: usize,
+        count: usize,
+        file: &[u8],
+    ) -> Result<Option<String>, JsValue>;
+    #[wasm_bindgen(method, catch)]
+    fn multiply(
+        this: &JsTeam,
+        at: usize,
+        gguf_type: u32,
+        is_packed: bool,
+        rows: usize,
+        columns: usize,
+        first: usize,
+        end: usize,
+        x: &[f32],
+        out: &mut [f32],
+    ) -> Result<Option<String>, JsValue>;
+    #[wasm_bindgen(method, catch)]
+    fn row(
+        this: &JsTeam,
+        at: usize,
+        gguf_type: u32,
+        is_packed: bool,
+        rows: usize,
+        columns: usize,
+        row: usize,
+        out: &mut [f32],
+    ) -> Result<Option<String>, JsValue>;
+    #[wasm_bindgen(method)]
+    fn threads(this: &JsTeam) -> usize;
+}
+
+impl fmt::Debug for JsTeam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JsTeam")
+    }
+}
+
+fn done(called: Result<Option<String>, JsValue>) -> Result<(), String> {
+    match called {
+        Ok(None) => Ok(()),
+        Ok(Some(problem)) => Err(problem),
+        Err(thrown) => Err(js_message(&thrown)),
+    }
+}
+
+impl Team for JsTeam {
+    fn allocate(&self, bytes: usize) -> Option<usize> {
+        self.allocate(bytes).ok().filter(|at| *at > 0)
+    }
+
+    fn release(&self, at: usize, bytes: usize) {
+        // What is broken gives nothing back.
+        let _ = self.release(at, bytes);
+    }
+
+    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), String> {
+        done(self.write(at, bytes).map(|()| None))
+    }
+
+    fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), String> {
+        done(self.read(at, bytes).map(|()| None))
+    }
+
+    fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> Result<(), String> {
+        let TeamMatrix { at, gguf_type, rows, columns, .. } = matrix;
+        done(self.pack(at, gguf_type, rows, columns, first, count, file))
+    }
+
+    fn multiply(&self, matrix: TeamMatrix, range: Range<usize>, x: &[f32], out: &mut [f32]) -> Result<(), String> {
+        let TeamMatrix { at, gguf_type, is_packed, rows, columns } = matrix;
+        done(self.multiply(at, gguf_type, is_packed, rows, columns, range.start, range.end, x, out))
+    }
+
+    fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), String> {
+        let TeamMatrix { at, gguf_type, is_packed, rows, columns } = matrix;
+        done(self.row(at, gguf_type, is_packed, rows, columns, row, out))
+    }
+
+    fn threads(&self) -> usize {
+        self.threads()
+    }
+}
