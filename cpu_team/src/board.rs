@@ -153,8 +153,8 @@ impl Board {
         threads.wake(&self.bell, u32::MAX);
     }
 
-    /// The next part of the job.
-    fn take(&self) -> Option<(Job, u32)> {
+    /// The next part of the job, which whoever takes it has to do.
+    pub fn take(&self) -> Option<(Job, u32)> {
         loop {
             let seen = self.next.load(SeqCst);
             let part = seen as u32;

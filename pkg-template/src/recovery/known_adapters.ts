@@ -48,6 +48,7 @@ export function trainedAdapter({ name, scale }: LoadedAdapter, gguf: Blob): Know
     store: undefined,
     isOfOnePage: false,
     startDigester: () => undefined,
+    startHelpers: () => {},
   };
   const source: HostSource = { kind: 'files', files: [{ name: 'trained.gguf', data: gguf }] };
   return { source, data: { name, scale, files: unkept('files', {}) }, services };
