@@ -12,7 +12,7 @@ const LOOKS: u32 = 20_000;
 const NAP_MS: u32 = 1000;
 /// The leader waits this long at once for a part that a helper has, and this often before it gives up. A clock that jumps, and a page that was
 /// frozen, count as one wait.
-const PATIENCE: (u32, u32) = (100, 300);
+const PATIENCE: (u32, u32) = (100, 150);
 /// In place of the number of the next part: there is no job.
 const NONE: u32 = u32::MAX;
 

@@ -103,10 +103,8 @@ impl Subject {
     /// The product as the board gives it, of rows that begin with a group.
     fn run(&self, board: &Board, threads: &impl Threads, first: usize, end: usize) -> (Outcome, Vec<f32>) {
         let mut out = vec![f32::NAN; self.tokens * (end - first)];
-        let quantized = self
-            .matrix
-            .is_packed
-            .then(|| Quantized::new(&self.x, self.tokens, self.matrix.columns).unwrap());
+        let quantized =
+            self.matrix.is_packed.then(|| Quantized::new(&self.x, self.tokens, self.matrix.columns).unwrap());
         let x = match &quantized {
             Some(x) => std::ptr::from_ref(x).expose_provenance(),
             None => self.x.as_ptr().expose_provenance(),
@@ -127,7 +125,10 @@ impl Subject {
             for token in 0..self.tokens {
                 let expected = &self.expected[token * rows..][first..end];
                 let found = &out[token * (end - first)..][..end - first];
-                assert!(found.iter().zip(expected).all(|(a, b)| a.to_bits() == b.to_bits()), "{what}, rows {first} to {end}, token {token}");
+                assert!(
+                    found.iter().zip(expected).all(|(a, b)| a.to_bits() == b.to_bits()),
+                    "{what}, rows {first} to {end}, token {token}"
+                );
             }
         }
     }
@@ -149,8 +150,12 @@ fn beside(board: &Board, helpers: usize, work: impl FnOnce()) {
 fn products_are_those_of_one_thread_bit_for_bit() {
     let mut rng = Rng(11);
     let mut subjects = Vec::new();
-    for known in formats().iter().filter(|known| known.format.block().0 <= 256 && !matches!(known.format, Format::Groups(_) | Format::Other(_))) {
-        for shape in [[1, 256, 1], [0, 256, 2], [7, 512, 3], [331, 256, 1], [257, 256, 5], [1009, 256, 2], [96, 256, 0]] {
+    for known in formats()
+        .iter()
+        .filter(|known| known.format.block().0 <= 256 && !matches!(known.format, Format::Groups(_) | Format::Other(_)))
+    {
+        for shape in [[1, 256, 1], [0, 256, 2], [7, 512, 3], [331, 256, 1], [257, 256, 5], [1009, 256, 2], [96, 256, 0]]
+        {
             for is_packed in [false, true] {
                 if !is_packed || Packed::bytes(known.format, 1, 256).is_some() {
                     let what = format!("{} {shape:?}, packed: {is_packed}", known.name);
@@ -207,7 +212,13 @@ fn what_does_not_fit_is_refused_and_what_comes_after_works() {
     let known = &formats()[3];
     let subject = Subject::new(known, true, [64, 256, 1], &mut rng);
     let board = Board::new();
-    let broken = |matrix: Matrix| Subject { matrix, bytes: Aligned::of(&[0; 64]), x: vec![0.0; 256], tokens: 1, expected: Vec::new() };
+    let broken = |matrix: Matrix| Subject {
+        matrix,
+        bytes: Aligned::of(&[0; 64]),
+        x: vec![0.0; 256],
+        tokens: 1,
+        expected: Vec::new(),
+    };
     for matrix in [
         Matrix { gguf_type: 99, is_packed: false, ..subject.matrix },
         Matrix { columns: 33, is_packed: false, ..subject.matrix },

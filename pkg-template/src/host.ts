@@ -59,6 +59,8 @@ export class EngineHost implements Host {
   #loading: Wasm | undefined;
   #isPageHidden = false;
   #unwatch = () => {};
+  /** Why the threads of the CPU are gone, if they are. */
+  #lost: EngineError | undefined;
   /** The threads of the CPU, from the beginning of a load on. */
   #starting: Promise<StartedTeam> = Promise.resolve({});
   #engine: WasmEngine | undefined;
@@ -81,7 +83,8 @@ export class EngineHost implements Host {
     signal: AbortSignal | undefined,
   ): Promise<ModelInfo> {
     const policy = retryPolicy(filesData, services);
-    if (options.device === 'cpu') this.#starting = startTeam(options.threads, (helpers) => services.startHelpers(helpers), policy);
+    if (options.device === 'cpu')
+      this.#starting = startTeam(options.threads, wasmSource?.from, (helpers) => services.startHelpers(helpers), policy);
     const [wasm, { team, warning }, tunings] = await Promise.all([
       wasmUnlessAborted(wasmSource, policy, signal),
       this.#starting,
@@ -120,6 +123,12 @@ export class EngineHost implements Host {
     this.#wasm = wasm;
     this.#engine = engine;
     this.#forgetTraps = wasm.onTrap((error) => this.#tellEnded(error));
+    if (team !== undefined) {
+      team.onBroken = (message) => {
+        this.#lost = new EngineError('device_lost', `the threads of the CPU are lost: ${message}`);
+        this.#tellEnded(this.#lost);
+      };
+    }
     const info = await wasm.guard(() => engine.info());
     if (warning !== undefined) info.warnings.push(warning);
     if (info.device === 'gpu') {
@@ -480,6 +489,7 @@ export class EngineHost implements Host {
       return await wasm.guard(work);
     } catch (thrown) {
       const error = toEngineError(thrown);
+      if (this.#lost !== undefined && !wasm.isBroken()) throw this.#lost;
       if (this.#device === undefined || wasm.isBroken() || !SYMPTOMS.includes(error.code)) throw error;
       const late = new Promise<undefined>((resolve) => setTimeout(() => resolve(undefined), LOSS_MS));
       const lost = await Promise.race([this.#device.lost, late]);

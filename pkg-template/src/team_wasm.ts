@@ -2,6 +2,7 @@
 
 import { compileWasm } from './compile_wasm.js';
 import type { RetryPolicy } from './files/attempts.js';
+import type { SentWasm } from './wasm_source.js';
 
 /** An export by which it is known. */
 const MARK = 'pack_rows';
@@ -22,14 +23,16 @@ export function hasRelaxedVectors(): boolean {
   return WebAssembly.validate(RELAXED);
 }
 
-/** Compiles the module that is fast here. */
-export function compileTeam(policy: RetryPolicy): Promise<WebAssembly.Module> {
-  // Bundlers look for exactly these expressions.
-  const url = hasRelaxedVectors()
-    ? new URL('./wasm/rillm_team_relaxed.wasm', import.meta.url)
-    : new URL('./wasm/rillm_team.wasm', import.meta.url);
-  return compileWasm(url, MARK, policy);
+/** Compiles the module that is fast here. If the engine's has an address of its own, it lies beside that. */
+export function compileTeam(engine: SentWasm | undefined, policy: RetryPolicy): Promise<WebAssembly.Module> {
+  const isRelaxed = hasRelaxedVectors();
+  const file = isRelaxed ? 'rillm_team_relaxed.wasm' : 'rillm_team.wasm';
+  return compileWasm(typeof engine === 'string' && /^(https?|file):/i.test(engine) ? new URL(file, engine) : own(isRelaxed), MARK, policy);
 }
+
+// Bundlers look for exactly these expressions.
+const own = (isRelaxed: boolean): URL =>
+  isRelaxed ? new URL('./wasm/rillm_team_relaxed.wasm', import.meta.url) : new URL('./wasm/rillm_team.wasm', import.meta.url);
 
 /** Pages with which the module begins (`scripts/build/team.mjs`). */
 const FIRST_PAGES = 64;

@@ -14,6 +14,7 @@ mod checkpoint;
 mod choices;
 mod classifiers;
 mod corpus;
+mod cpu_team;
 mod draft_model;
 mod embeddings;
 mod encoder_decoders;

@@ -10,4 +10,5 @@ pub mod parity;
 pub mod real_models;
 pub mod skip;
 pub mod soak;
+pub mod team;
 pub mod words;

@@ -6,6 +6,7 @@ import type { Warning } from '../generated/loading.js';
 import { coresOfServer, isServer } from '../node.js';
 import { textOf } from '../errors.js';
 import { compileTeam, hasRelaxedVectors, sharedMemory } from '../team_wasm.js';
+import type { SentWasm } from '../wasm_source.js';
 import type { HelperData, TeamExports } from './helper.js';
 
 /** More gain little on any CPU, and take what else the machine does. */
@@ -22,9 +23,10 @@ export interface StartedTeam {
   warning?: Warning;
 }
 
-/** Starts threads; a failure costs speed and nothing else, so it is a warning. */
+/** Starts threads, of a module that lies beside that of the engine; a failure costs speed and nothing else, so it is a warning. */
 export async function startTeam(
   asked: number | null | undefined,
+  engine: SentWasm | undefined,
   startHelpers: (helpers: HelperData[]) => void,
   policy: RetryPolicy,
 ): Promise<StartedTeam> {
@@ -37,7 +39,7 @@ export async function startTeam(
   const told = warning === undefined ? {} : { warning };
   if (threads === 1 && !hasRelaxedVectors()) return told;
   try {
-    const team = new CpuTeam(await compileTeam(policy), sharedMemory());
+    const team = new CpuTeam(await compileTeam(engine, policy), sharedMemory());
     const joined = await team.start(threads - 1, startHelpers);
     if (joined === threads - 1) return { team, ...told };
     return { team, warning: warned(`${joined + 1} of ${threads} threads multiply: the others did not start`) };
@@ -65,6 +67,8 @@ export class CpuTeam {
   #exports: TeamExports;
   #bytes: Uint8Array;
   #floats: Float32Array;
+  /** Hears once when a thread broke: nothing is multiplied any more. */
+  onBroken: (message: string) => void = () => {};
   /** Where what is multiplied is copied to, and what comes out. */
   #scratch = { in: { at: 0, bytes: 0 }, out: { at: 0, bytes: 0 } };
 
@@ -132,7 +136,7 @@ export class CpuTeam {
     const from = this.#area('in', file.byteLength);
     if (from === 0) return NO_ROOM;
     this.#view().set(file, from);
-    return problemOf(this.#exports.pack_rows(at, type, rows, columns, first, count, from));
+    return this.#problemOf(this.#exports.pack_rows(at, type, rows, columns, first, count, from));
   }
 
   multiply(
@@ -155,7 +159,7 @@ export class CpuTeam {
     // It may have taken memory itself.
     this.#view();
     out.set(this.#floats.subarray(to >>> 2, (to >>> 2) + out.length));
-    return problemOf(status);
+    return this.#problemOf(status);
   }
 
   row(at: number, type: number, isPacked: boolean, rows: number, columns: number, row: number, out: Float32Array): Problem {
@@ -164,7 +168,7 @@ export class CpuTeam {
     const status = this.#exports.restore_row(at, type, isPacked ? 1 : 0, rows, columns, row, to);
     this.#view();
     out.set(this.#floats.subarray(to >>> 2, (to >>> 2) + out.length));
-    return problemOf(status);
+    return this.#problemOf(status);
   }
 
   /** Lets the helpers end. Called once, when nothing is multiplied any more. */
@@ -181,6 +185,19 @@ export class CpuTeam {
     return this.#bytes;
   }
 
+  #problemOf(status: number): Problem {
+    switch (status) {
+      case 0:
+        return null;
+      case 2:
+        this.onBroken(BROKEN);
+        this.onBroken = () => {};
+        return BROKEN;
+      default:
+        return 'what was asked does not fit together';
+    }
+  }
+
   #area(name: 'in' | 'out', bytes: number): number {
     const area = this.#scratch[name];
     if (bytes > area.bytes || area.at === 0) {
@@ -194,14 +211,4 @@ export class CpuTeam {
 }
 
 const NO_ROOM = 'there is no room for activations';
-
-function problemOf(status: number): Problem {
-  switch (status) {
-    case 0:
-      return null;
-    case 2:
-      return 'a thread broke, or gave no answer for half a minute';
-    default:
-      return 'what was asked does not fit together';
-  }
-}
+const BROKEN = 'a thread broke, or gave no answer for 15 seconds';

@@ -13,7 +13,9 @@ export class Helpers {
   start(helpers: HelperData[], make?: (() => Worker) | undefined): void {
     for (const data of helpers) {
       try {
-        this.#stops.push(isServer() ? startServerThread(`(${helpOn})(require('node:worker_threads').workerData)`, data) : started(data, make));
+        this.#stops.push(
+          isServer() ? startServerThread(`(${helpOn})(require('node:worker_threads').workerData)`, data) : started(data, make),
+        );
       } catch {
         return;
       }

@@ -110,7 +110,10 @@ pub struct Warning {
     /// questions), so what is made of it are embeddings that nobody trained. `ignored_parts`: of a model with several parts, such
     /// as one that sees images, the text model alone runs. `shorter_context`: the GPU has no room for the default context, so a shorter one was
     /// taken (`info.context_length`). `fewer_threads`: on the CPU fewer threads multiply than were asked for, or than there could be (`info.threads`).
-    #[cfg_attr(test, ts(type = "'no_chat_template' | 'ignored_head' | 'ignored_parts' | 'shorter_context' | 'fewer_threads'"))]
+    #[cfg_attr(
+        test,
+        ts(type = "'no_chat_template' | 'ignored_head' | 'ignored_parts' | 'shorter_context' | 'fewer_threads'")
+    )]
     pub code: &'static str,
     /// For people; it may change.
     pub message: String,

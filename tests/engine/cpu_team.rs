@@ -1,0 +1,96 @@
+//! Weights in the memory of several threads: the same answers as without, whatever the weights are, and what follows when memory or a thread fails.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pollster::block_on;
+use rillm::Code;
+use rillm::engine::{EmbeddingRequest, Engine, EngineTensor, Input, LoadOptions, Precision};
+use rillm::gpu::Team;
+use rillm::tensor::{DeviceKind, DeviceOptions};
+
+use crate::support::engines::{load, try_load};
+use crate::support::errors::check_error;
+use crate::support::team::LocalTeam;
+
+fn options(team: Option<&Arc<LocalTeam>>, precision: Precision) -> LoadOptions {
+    let team = team.map(|team| -> Arc<dyn Team> { team.clone() });
+    let device = DeviceOptions { kind: DeviceKind::Cpu, team, ..Default::default() };
+    LoadOptions { device_kind: DeviceKind::Cpu, precision: Some(precision), device, ..Default::default() }
+}
+
+fn bits(tensor: rillm::Result<EngineTensor>) -> Vec<u32> {
+    block_on(tensor.unwrap().readback()).unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+fn logits(engine: &Engine) -> Vec<u32> {
+    bits(block_on(engine.forward(&[1, 5, 9, 2, 7])))
+}
+
+/// Joined and tied weights, of formats that are packed and that are not, experts, and formats that the threads don't know.
+const MODELS: [(&str, Option<&str>); 9] = [
+    ("tiny_llama/tied-f16.gguf", None),
+    ("tiny_llama/tied-q8_0.gguf", None),
+    ("tiny_llama/untied-q4_0.gguf", None),
+    ("tiny_llama/mixed-q4_k.gguf", None),
+    ("tiny_llama/tied-f32.gguf", Some("q8_0")),
+    ("tiny_llama/tied-f32.gguf", Some("q4_0")),
+    ("architectures/mixtral/model.gguf", None),
+    ("architectures/mixtral/model.gguf", Some("q8_0")),
+    ("architectures/gemma3n/model.gguf", None),
+];
+
+#[test]
+fn logits_are_those_without_threads_bit_for_bit() {
+    for (name, quantize) in MODELS {
+        for precision in [Precision::Exact, Precision::Fast] {
+            let what = format!("{name}, {quantize:?}, {precision:?}");
+            let team = Arc::new(LocalTeam::default());
+            let quantize = quantize.map(str::to_owned);
+            let engine = load(name, &LoadOptions { quantize: quantize.clone(), ..options(Some(&team), precision) });
+            let alone = load(name, &LoadOptions { quantize, ..options(None, precision) });
+            assert_eq!((engine.info().threads, alone.info().threads), (Some(7), Some(1)));
+            assert_eq!(logits(&engine), logits(&alone), "{what}");
+            assert_eq!(engine.info().weight_bytes, alone.info().weight_bytes);
+            assert!(team.rows.load(Ordering::Relaxed) > 0, "{what}");
+            assert!(team.held() as u64 > engine.info().weight_bytes / 2, "{what}: {} bytes", team.held());
+            drop(engine);
+            assert_eq!(team.held(), 0, "{what}: what is not needed is given back");
+        }
+    }
+}
+
+#[test]
+fn vectors_of_an_encoder_are_those_without_threads() {
+    let embed = |team: Option<&Arc<LocalTeam>>| {
+        let engine = load("encoders/bert/model.gguf", &options(team, Precision::Exact));
+        let input = Input::Text("The small boat".to_owned());
+        let request = EmbeddingRequest { input, dimensions: None, truncate: false };
+        block_on(engine.embed(request)).unwrap().values
+    };
+    let team = Arc::new(LocalTeam::default());
+    assert_eq!(embed(Some(&team)), embed(None));
+    assert!(team.rows.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn weights_that_find_no_room_there_are_out_of_memory() {
+    for most in [16, 20_000] {
+        let team = Arc::new(LocalTeam { most, ..Default::default() });
+        let error = try_load(MODELS[1].0, &options(Some(&team), Precision::Exact)).err().unwrap();
+        check_error(&error, Code::OutOfMemory, &[]);
+        assert_eq!(team.held(), 0);
+    }
+}
+
+#[test]
+fn a_thread_that_breaks_is_an_error_of_the_step() {
+    let team = Arc::new(LocalTeam { breaks_at: 20, ..Default::default() });
+    let engine = load(MODELS[1].0, &options(Some(&team), Precision::Exact));
+    let first = block_on(async { engine.forward(&[1, 2]).await?.readback().await });
+    let mut last = first.map(drop);
+    for _ in 0..20 {
+        last = block_on(async { engine.forward(&[1, 2]).await?.readback().await }).map(drop);
+    }
+    check_error(&last.unwrap_err(), Code::GpuValidation, &["the threads of the CPU", "a thread broke"]);
+}

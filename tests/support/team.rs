@@ -1,0 +1,121 @@
+//! A team of the CPU in this process: one thread, and a memory of its own, of which it sees no more than its trait tells.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rillm::gpu::{Team, TeamMatrix};
+use rillm_cpu_kernels::{Format, Mismatch, Packed, Quantized, Weights, dequantize, mat_mul, mat_mul_packed, pack};
+
+/// Memory by address, and what was done with it.
+#[derive(Default)]
+pub struct LocalTeam {
+    pub memory: Mutex<BTreeMap<usize, Vec<u8>>>,
+    pub next: AtomicUsize,
+    /// Bytes that it gives at most; 0 for no limit.
+    pub most: usize,
+    pub products: AtomicUsize,
+    pub rows: AtomicUsize,
+    /// From this product on, if it is not 0, a thread is broken.
+    pub breaks_at: usize,
+}
+
+impl fmt::Debug for LocalTeam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LocalTeam")
+    }
+}
+
+fn text(mismatch: Mismatch) -> String {
+    mismatch.to_string()
+}
+
+impl LocalTeam {
+    /// Bytes that it holds.
+    pub fn held(&self) -> usize {
+        self.memory.lock().unwrap().values().map(Vec::len).sum()
+    }
+
+    fn with<T>(&self, at: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
+        let mut memory = self.memory.lock().unwrap();
+        let (begin, bytes) = memory.range_mut(..=at).next_back().expect("memory that was allocated");
+        work(&mut bytes[at - begin..])
+    }
+
+    fn with_matrix<T>(&self, matrix: TeamMatrix, work: impl FnOnce(Format, &mut [u8]) -> T) -> T {
+        let format = Format::by_gguf_type(matrix.gguf_type).expect("a format of the team");
+        let bytes = if matrix.is_packed {
+            Packed::bytes(format, matrix.rows, matrix.columns).unwrap()
+        } else {
+            matrix.rows * format.row_bytes(matrix.columns).unwrap()
+        };
+        self.with(matrix.at, |memory| work(format, &mut memory[..bytes]))
+    }
+}
+
+impl Team for LocalTeam {
+    fn allocate(&self, bytes: usize) -> Option<usize> {
+        if self.most > 0 && self.held() + bytes > self.most {
+            return None;
+        }
+        // Never the same address again, so that what was given back is missed.
+        let at = self.next.fetch_add(bytes.next_multiple_of(16) + 16, Ordering::Relaxed) + 16;
+        self.memory.lock().unwrap().insert(at, vec![0; bytes]);
+        Some(at)
+    }
+
+    fn release(&self, at: usize, bytes: usize) {
+        let released = self.memory.lock().unwrap().remove(&at);
+        assert_eq!(released.map(|memory| memory.len()), Some(bytes));
+    }
+
+    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), String> {
+        self.with(at, |memory| memory[..bytes.len()].copy_from_slice(bytes));
+        Ok(())
+    }
+
+    fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), String> {
+        self.with(at, |memory| bytes.copy_from_slice(&memory[..bytes.len()]));
+        Ok(())
+    }
+
+    fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> Result<(), String> {
+        self.with_matrix(matrix, |format, packed| {
+            pack(&Weights::new(format, file, count, matrix.columns).map_err(text)?, first, packed).map_err(text)
+        })
+    }
+
+    fn multiply(&self, matrix: TeamMatrix, rows: Range<usize>, x: &[f32], out: &mut [f32]) -> Result<(), String> {
+        if self.breaks_at > 0 && self.products.fetch_add(1, Ordering::Relaxed) >= self.breaks_at {
+            return Err("a thread broke".to_owned());
+        }
+        self.rows.fetch_add(rows.len(), Ordering::Relaxed);
+        let (tokens, columns) = (x.len() / matrix.columns, matrix.columns);
+        self.with_matrix(matrix, |format, bytes| {
+            if matrix.is_packed {
+                let packed = Packed::new(format, bytes, matrix.rows, columns).map_err(text)?;
+                let x = Quantized::new(x, tokens, columns).map_err(text)?;
+                return mat_mul_packed(&packed.rows(rows).map_err(text)?, &x, out).map_err(text);
+            }
+            let weights = Weights::new(format, bytes, matrix.rows, columns).map_err(text)?;
+            mat_mul(&weights.rows(rows).map_err(text)?, tokens, x, out).map_err(text)
+        })
+    }
+
+    fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), String> {
+        self.with_matrix(matrix, |format, bytes| {
+            if matrix.is_packed {
+                let packed = Packed::new(format, bytes, matrix.rows, matrix.columns).map_err(text)?;
+                return packed.dequantize_row(row, out).map_err(text);
+            }
+            let weights = Weights::new(format, bytes, matrix.rows, matrix.columns).map_err(text)?;
+            dequantize(&weights.rows(row..row + 1).map_err(text)?, out).map_err(text)
+        })
+    }
+
+    fn threads(&self) -> usize {
+        7
+    }
+}
