@@ -225,7 +225,11 @@ if (isMain(import.meta.url)) {
       download("JavaScript: `import { Device } from 'rillm/gpu'`", await bundled("export { Device } from './gpu/index.js';", dist)),
     ];
     const grammar = download('grammar engine, wasm', wasm('rillm_grammar'));
-    const others = [download('engine for the CPU, wasm', wasm('rillm_cpu')), download('engine that trains, wasm', wasm('rillm_train'))];
+    const others = [
+      download('engine for the CPU, wasm', wasm('rillm_cpu')),
+      download('what multiplies there with relaxed vectors, or in threads, wasm', readFileSync(join(dist, 'wasm/rillm_team_relaxed.wasm'))),
+      download('engine that trains, wasm', wasm('rillm_train')),
+    ];
     const text = page(chat, grammar, others, gpu, { engine: code('rillm'), gpu: code('rillm_tensor') });
     writeFileSync(join(root, 'docs/size.md'), text);
     console.log(text);

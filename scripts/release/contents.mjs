@@ -29,6 +29,8 @@ export function expectedFiles(names) {
     'dist/wasm/rillm_cpu_bg.wasm',
     'dist/wasm/rillm_grammar.js',
     'dist/wasm/rillm_grammar_bg.wasm',
+    'dist/wasm/rillm_team.wasm',
+    'dist/wasm/rillm_team_relaxed.wasm',
     'dist/wasm/rillm_tensor.js',
     'dist/wasm/rillm_tensor_bg.wasm',
     'dist/wasm/rillm_train.js',

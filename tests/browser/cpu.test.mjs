@@ -74,7 +74,7 @@ for (const worker of [true, false]) {
 test('each device fetches its own module and not the other', LIMIT, async () => {
   const answer = (device) => `async (model) => withEngine(model, { device: '${device}' }, (engine) => engine.info.device)`;
   for (const [device, fetched] of [
-    ['cpu', ['rillm_cpu_bg']],
+    ['cpu', ['rillm_cpu_bg', 'rillm_team_relaxed']],
     ['gpu', ['rillm_bg']],
   ]) {
     const got = await withRequests((0, eval)(answer(device)));

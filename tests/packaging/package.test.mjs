@@ -27,6 +27,8 @@ const GRAMMAR_CEILING = 417_000;
 const TENSOR_CEILING = 445_700;
 
 /** The same of the engine with what trains, which only those download who train. */
+/** Of each of the two modules of the CPU's threads. */
+const TEAM_CEILING = 45_000;
 const TRAIN_CEILING = 1_446_800;
 
 let tarball;
@@ -112,6 +114,25 @@ for (const [name, ceiling] of [
     // An import of a bare module name would keep every page from loading.
     const imports = WebAssembly.Module.imports(await WebAssembly.compile(read(`dist/wasm/${name}_bg.wasm`)));
     assert.deepEqual(new Set(imports.map(({ module }) => module)), new Set([`./${name}_bg.js`]));
+  });
+}
+
+for (const name of ['rillm_team', 'rillm_team_relaxed']) {
+  test(`${name}.wasm is small, shares its memory and imports what the package gives it`, async () => {
+    const wasm = read(`dist/wasm/${name}.wasm`);
+    const size = brotliCompressSync(wasm, {
+      params: { [constants.BROTLI_PARAM_QUALITY]: 9, [constants.BROTLI_PARAM_SIZE_HINT]: wasm.length },
+    }).length;
+    assert.ok(size < TEAM_CEILING, `${size} bytes`);
+    const relaxed = name.endsWith('relaxed');
+    // Node 20 has no relaxed vectors.
+    assert.equal(WebAssembly.validate(wasm) || relaxed, true);
+    if (relaxed && !WebAssembly.validate(wasm)) return;
+    const module = await WebAssembly.compile(wasm);
+    const imports = WebAssembly.Module.imports(module).map(({ module, name }) => `${module}.${name}`);
+    assert.deepEqual(imports.sort(), ['env.memory', 'threads.wait', 'threads.wake']);
+    const exported = new Set(WebAssembly.Module.exports(module).map(({ name }) => name));
+    for (const name of ['multiply', 'pack_rows', 'restore_row', 'help', '__stack_pointer']) assert.ok(exported.has(name), name);
   });
 }
 
