@@ -53,6 +53,30 @@ test("a path, a file: address, a Blob: the reference's tokens, on the CPU, becau
   }
 });
 
+test('threads of the server: the same tokens, in both precisions, and a program that ends by itself', async () => {
+  const code = `
+    const { Engine } = await import(${JSON.stringify(entry)});
+    const found = [];
+    for (const [threads, precision] of [[1, 'exact'], [3, 'exact'], [1, 'fast'], [2, 'fast']]) {
+      const engine = await Engine.load(${JSON.stringify(MODEL)}, { threads, precision, onWarning() {} });
+      const { choices } = await engine.completions.create(${JSON.stringify(ASK)});
+      found.push([choices[0].text, engine.info.threads]);
+      // The last one is left to itself.
+      if (precision === 'exact') await engine.dispose();
+    }
+    console.log(JSON.stringify(found));`;
+  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code], { timeout: 60_000 });
+  const [one, three, fast, two] = JSON.parse(stdout);
+  assert.deepEqual(
+    [one, three],
+    [
+      [wanted, 1],
+      [wanted, 3],
+    ],
+  );
+  assert.deepEqual([fast[1], two], [1, [fast[0], 2]]);
+});
+
 test("a server's file is kept in a folder, and loads without the server; a path that leads nowhere is named", async () => {
   const site = await serve({ '/': golden });
   const url = `${site.origin}/tied-q8_0.gguf`;
