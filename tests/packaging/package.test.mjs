@@ -27,9 +27,9 @@ const GRAMMAR_CEILING = 417_000;
 const TENSOR_CEILING = 445_700;
 
 /** The same of the engine with what trains, which only those download who train. */
+const TRAIN_CEILING = 1_446_800;
 /** Of each of the two modules of the CPU's threads. */
 const TEAM_CEILING = 45_000;
-const TRAIN_CEILING = 1_446_800;
 
 let tarball;
 let names;
