@@ -55,7 +55,7 @@ fn lend<'a>(
     lent: &mut [Option<Lent<'a>>],
 ) -> Result<(), String> {
     let mut own: Vec<usize> = (0..bound.len()).filter(|at| bound[*at].memory.address() == address).collect();
-    let length = locked.of_team().map_or(locked.bytes().len(), TeamBytes::len);
+    let length = locked.of_team().map_or(locked.bytes().len(), TeamBytes::size);
     if let Some(beyond) = own.iter().find(|at| bound[**at].range.end > length) {
         return Err(format!("binding {beyond} ends at byte {} of a buffer of {length}", bound[*beyond].range.end));
     }

@@ -3,6 +3,11 @@
 //!
 //! What is submitted runs at once, in the call. Callbacks come later (`callbacks.rs`), as those of a GPU do.
 
+#![cfg_attr(
+    target_arch = "wasm32",
+    allow(clippy::arc_with_non_send_sync, reason = "wgpu hands objects on in an Arc; there is one thread")
+)]
+
 mod backend;
 mod callbacks;
 mod commands;
@@ -20,10 +25,6 @@ use backend::{CpuDevice, CpuQueue, Shared};
 
 /// A device and its queue. With a team, buffers of weights can be in its memory (`next_is_of_team`).
 pub fn request(team: Option<Arc<dyn Team>>) -> (wgpu::Device, wgpu::Queue) {
-    #[cfg_attr(
-        target_arch = "wasm32",
-        expect(clippy::arc_with_non_send_sync, reason = "wgpu hands it on in an Arc; there is one thread")
-    )]
     let shared = Arc::new(Shared::new(team));
     let queue = wgpu::Queue::from_custom(CpuQueue::new(shared.clone()));
     (wgpu::Device::from_custom(CpuDevice::new(shared)), queue)

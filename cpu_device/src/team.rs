@@ -73,7 +73,7 @@ impl TeamBytes {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.bytes
     }
 }

@@ -160,7 +160,6 @@ pub extern "C" fn restore_row(
 
 /// The products of the rows from `first` to `end` with the activations [tokens, columns] at `x`, written to `out` [tokens, rows].
 #[expect(unsafe_code, reason = "the engine names what it was given by its address")]
-#[expect(clippy::too_many_arguments, reason = "a call from JavaScript has numbers only")]
 #[unsafe(no_mangle)]
 pub extern "C" fn multiply(
     at: usize,

@@ -76,7 +76,7 @@ impl TeamBytes {
     }
 
     /// Never called.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         match *self {}
     }
 }

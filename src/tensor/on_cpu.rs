@@ -79,7 +79,7 @@ impl<'a> CpuTensor<'a> {
                 Lent::Read(Cow::Owned(bytes))
             }),
             Lent::Write(bytes) => bytes.get_mut(..length).map(Lent::Write),
-            Lent::Team(bytes) => (length <= bytes.len()).then_some(Lent::Team(bytes)),
+            Lent::Team(bytes) => (length <= bytes.size()).then_some(Lent::Team(bytes)),
         };
         match bytes {
             Some(bytes) => Ok(Self { desc, bytes, is_packed }),

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use js_sys::{Float32Array, Function, Promise, Uint8Array, Uint32Array};
 use wasm_bindgen::prelude::*;
@@ -15,8 +14,7 @@ use super::grammar::LoadedGrammars;
 use super::logits_processor::JsLogitsProcessor;
 use super::remote::RemoteFiles;
 use super::source;
-#[cfg(feature = "cpu")]
-use super::team::JsTeam;
+use super::team::team_of;
 use super::thrown::js_message;
 use crate::engine::request::{ChatRequest, CompletionRequest, TokenizeOptions};
 use crate::engine::{
@@ -24,7 +22,7 @@ use crate::engine::{
     PressureListener, Progress, RerankRequest, Smoothness, file_bytes, inspect,
 };
 use crate::error::{Error, Result};
-use crate::gpu::{DeviceOptions, Team};
+use crate::gpu::DeviceOptions;
 
 #[wasm_bindgen]
 pub struct WasmEngine {
@@ -245,22 +243,9 @@ fn load_options(options: JsValue) -> Result<(LoadOptions, Option<AbortSignal>)> 
     let listener = js_sys::Reflect::get(&options, &"onMemoryPressure".into()).ok();
     let listener = listener.and_then(|listener| listener.dyn_into::<Function>().ok());
     let on_memory_pressure = listener.map(memory_listener).unwrap_or_default();
-    let device = DeviceOptions { team: team(&options), ..data.device };
+    let device = DeviceOptions { team: team_of(&options), ..data.device };
     let options = LoadOptions { tunings, utc_offset_seconds, on_memory_pressure, device, ..data };
     Ok((options, signal))
-}
-
-/// The threads that multiply, if there are any.
-#[cfg(feature = "cpu")]
-fn team(options: &JsValue) -> Option<Arc<dyn Team>> {
-    let team = js_sys::Reflect::get(options, &"team".into()).ok().filter(JsValue::is_object)?;
-    let team: JsTeam = team.unchecked_into();
-    Some(Arc::new(team))
-}
-
-#[cfg(not(feature = "cpu"))]
-fn team(_: &JsValue) -> Option<Arc<dyn Team>> {
-    None
 }
 
 /// Hands what happens to a function of JavaScript's, which handles its own errors.

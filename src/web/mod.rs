@@ -30,6 +30,9 @@ mod remote;
 mod sha256;
 #[cfg(feature = "engine")]
 mod source;
+#[cfg(all(feature = "engine", not(feature = "cpu")))]
+#[path = "no_team.rs"]
+mod team;
 #[cfg(all(feature = "engine", feature = "cpu"))]
 mod team;
 #[cfg(feature = "engine")]

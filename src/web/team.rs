@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use wasm_bindgen::prelude::*;
 
@@ -57,6 +58,12 @@ extern "C" {
     ) -> Result<Option<String>, JsValue>;
     #[wasm_bindgen(method)]
     fn threads(this: &JsTeam) -> usize;
+}
+
+/// The threads that the options of a load hold, if there are any.
+pub fn team_of(options: &JsValue) -> Option<Arc<dyn Team>> {
+    let team = js_sys::Reflect::get(options, &"team".into()).ok().filter(JsValue::is_object)?;
+    Some(Arc::new(team.unchecked_into::<JsTeam>()))
 }
 
 impl fmt::Debug for JsTeam {

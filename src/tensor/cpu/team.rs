@@ -49,7 +49,7 @@ impl<'a> TeamWeight<'a> {
             return done(team.pack(self.matrix, first, count, file));
         }
         let at = first * file.len().checked_div(count).unwrap_or(0);
-        if at + file.len() > self.bytes.len() {
+        if at + file.len() > self.bytes.size() {
             bail!(Internal, "a weight ends before its rows");
         }
         done(team.write(self.matrix.at + at, file))
@@ -57,7 +57,7 @@ impl<'a> TeamWeight<'a> {
 
     /// All bytes, which are as in a file.
     pub fn file_bytes(&self, length: usize) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; length.min(self.bytes.len())];
+        let mut bytes = vec![0; length.min(self.bytes.size())];
         done(self.bytes.team().read(self.matrix.at, &mut bytes))?;
         Ok(bytes)
     }
