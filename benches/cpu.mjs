@@ -5,7 +5,7 @@
 //   node benches/cpu.mjs [MODEL] [--runs 5] [--tokens 48] [--precision exact|fast]
 //
 // Precisions take turns, so that what else the machine does falls on both. Each number is the median of the runs, and the range in brackets. Before
-// that a run of each is dropped.
+// that a run of each is dropped. Last comes what Engine.recommend expects.
 
 import { readdirSync } from 'node:fs';
 import { cpus } from 'node:os';
@@ -71,15 +71,16 @@ for (let at = -1; at < runs; at += 1) {
 }
 
 console.log(`${model}\n${cpus()[0]?.model}, one thread, Node ${process.versions.node}, ${runs} runs, tokens per second`);
-console.log(['precision', 'weights', ...Object.keys(MEASURED)].map((title) => title.padEnd(22)).join(''));
+console.log(['precision', 'weights', ...Object.keys(MEASURED), 'expected after 16'].map((title) => title.padEnd(22)).join(''));
 for (const { precision, engine, found } of engines) {
+  const [{ tokens_per_s: expected }] = await Engine.recommend([model], { device: 'cpu', precision, contextLength: 1024 });
   const numbers = Object.values(found).map((speeds) => {
     const sorted = speeds.sort((a, b) => a - b);
     const [least, median, most] = [0, (sorted.length - 1) / 2, sorted.length - 1].map((at) => sorted[Math.floor(at)]);
     return `${median.toFixed(1)} (${least.toFixed(1)}–${most.toFixed(1)})`;
   });
   const bytes = `${(engine.info.weight_bytes / 2 ** 20).toFixed(0)} MiB`;
-  console.log([engine.info.precision, bytes, ...numbers].map((cell) => cell.padEnd(22)).join(''));
+  console.log([engine.info.precision, bytes, ...numbers, expected?.toFixed(1) ?? 'not known'].map((cell) => cell.padEnd(22)).join(''));
   if (engine.info.device !== 'cpu' || engine.info.precision !== precision) throw new Error(`it ran in ${engine.info.precision}`);
   await engine.dispose();
 }

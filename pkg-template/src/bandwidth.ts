@@ -1,5 +1,6 @@
 // How fast this GPU reads its memory, in 200 ms: each token that is decoded reads every weight once. Plain WebGPU, so that it needs no wasm.
 
+import type { DeviceOptions } from './device_choice.js';
 import { EngineError, noWebGpu } from './errors.js';
 
 const WORKGROUP = 256;
@@ -19,15 +20,19 @@ export interface Bandwidth {
 }
 
 /** @throws EngineError `webgpu_unavailable`, `adapter_unavailable` or `out_of_memory`. */
-export async function measureBandwidth(powerPreference?: GPUPowerPreference): Promise<Bandwidth> {
+export async function measureBandwidth({ powerPreference, forceFallbackAdapter = false }: DeviceOptions): Promise<Bandwidth> {
   const { gpu } = globalThis.navigator ?? {};
-  if (gpu === undefined) throw noWebGpu();
-  const adapter = await gpu.requestAdapter(powerPreference === undefined ? {} : { powerPreference });
+  if (gpu === undefined || gpu === null) throw noWebGpu();
+  const adapter = await gpu.requestAdapter({ powerPreference: powerPreference ?? 'high-performance', forceFallbackAdapter });
   if (adapter === null) throw new EngineError('adapter_unavailable', 'the browser offers no WebGPU adapter: update the graphics driver');
   const { maxBufferSize, maxStorageBufferBindingSize } = adapter.limits;
   const { info } = adapter as { info: GPUAdapterInfo & { isFallbackAdapter?: boolean } };
   const isSoftware = Boolean(info.isFallbackAdapter ?? (adapter as { isFallbackAdapter?: boolean }).isFallbackAdapter);
-  const device = await adapter.requestDevice({ requiredLimits: { maxBufferSize, maxStorageBufferBindingSize } });
+  const device = await adapter
+    .requestDevice({ requiredLimits: { maxBufferSize, maxStorageBufferBindingSize } })
+    .catch((thrown: unknown) => {
+      throw new EngineError('adapter_unavailable', `the GPU gives no device: ${String(thrown)}`, { cause: thrown });
+    });
   try {
     const wanted = Math.min(isSoftware ? BYTES_IN_SOFTWARE : BYTES, maxBufferSize, maxStorageBufferBindingSize);
     return { bytesPerSecond: await measured(device, Math.floor(wanted / PIECE) * PIECE), isSoftware };

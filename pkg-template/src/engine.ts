@@ -303,14 +303,15 @@ export class Engine {
 
   /**
    * Says of each model whether this device can run it and about how fast, the best first: of those that are fast enough the largest. Headers
-   * are read, and the GPU's bandwidth is measured for 200 ms; nothing is loaded.
+   * are read, and what would run them is measured, for 200 ms the GPU's bandwidth or for 100 ms the CPU; nothing is loaded.
    *
    * ```js
    * const [best] = await Engine.recommend(['hf:owner/small', 'hf:owner/large']);
    * if (best?.fits) console.log(best.source, best.reason);
    * ```
    *
-   * @throws EngineError `webgpu_unavailable` or `adapter_unavailable` where nothing can run. A model that can't be read is in the list.
+   * @throws EngineError `webgpu_unavailable` or `adapter_unavailable` where `device: 'gpu'` has no GPU, `wasm_unavailable` where nothing can run. A model
+   * that can't be read is in the list.
    */
   static async recommend(sources: ModelSource[], options: RecommendOptions = {}): Promise<Recommendation[]> {
     return recommend(sources, options, (source, more) => Engine.inspect(source, more));

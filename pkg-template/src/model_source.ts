@@ -62,6 +62,8 @@ export interface InspectOptions extends Omit<LoadData, 'autotune' | 'chatTemplat
   worker?: boolean | (() => Worker) | undefined;
   wasmUrl?: string | URL | undefined;
   wasmModule?: WasmSource | undefined;
+  cpuWasmUrl?: string | URL | undefined;
+  cpuWasmModule?: WasmSource | undefined;
 }
 
 /** Formats that weights can be quantised to while they are loaded. */

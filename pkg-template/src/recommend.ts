@@ -1,8 +1,12 @@
-// Which of several models this device can run, and about how fast. It reads their headers and measures the GPU; it loads nothing.
+// Which of several models this device can run, and about how fast. It reads their headers and measures what would run them, the GPU or the CPU; it
+// loads nothing.
 
 import { type Bandwidth, measureBandwidth } from './bandwidth.js';
 import { type Checks, describe, finite, readOptions, reading } from './arguments.js';
+import { DECODE_COST, type DecodeCost, measureCpu } from './cpu_speed.js';
+import { type ChosenDevice, chooseDevice, mayBeCpu, reasonOf } from './device_choice.js';
 import { abortError, EngineError, toEngineError } from './errors.js';
+import type { DeviceReason } from './generated/loading.js';
 import { LOAD } from './load_options.js';
 import type { InspectOptions, Inspection, LoadOptions, ModelSource } from './types.js';
 
@@ -10,7 +14,8 @@ import type { InspectOptions, Inspection, LoadOptions, ModelSource } from './typ
 export interface RecommendOptions extends Omit<InspectOptions, 'file'> {
   /**
    * Bytes that weights and KV cache may take. WebGPU does not tell how much memory a GPU has. Default: half of `navigator.deviceMemory` where
-   * that is below 8 GiB, the most that some browsers admit; otherwise only the adapter's limits count.
+   * that is below 8 GiB, the most that some browsers admit; otherwise only the adapter's limits count. On the CPU a model has 4 GiB at most, whatever
+   * this says.
    */
   memoryBytes?: number | undefined;
   /** Models that are slower come after those that are not. Default: 10. */
@@ -23,15 +28,17 @@ export interface RecommendOptions extends Omit<InspectOptions, 'file'> {
 export interface Recommendation {
   /** The model, as it was given. */
   source: ModelSource;
+  /** What would run it: for `device: 'auto'` what a load would choose. */
+  device: 'gpu' | 'cpu';
   /** It can be loaded here, as far as is known. */
   fits: boolean;
-  /** An estimate of decoding, one request with a short prompt; undefined for what does not fit or decodes nothing. */
+  /** An estimate of decoding, one request with a short prompt; undefined for what does not fit or decodes nothing, and where the clock tells no time. */
   tokens_per_s?: number;
   /** Bytes that a decoded token reads: the weights. Of a mixture of experts all are counted, so that it is faster than estimated. */
   bytes_per_token?: number;
-  /** Of the weights on the GPU. */
+  /** Of the weights in the memory of the GPU, or on the CPU in that of WebAssembly. */
   weight_bytes?: number;
-  /** Of the KV cache on the GPU, for the context that was asked for. */
+  /** Of the KV cache there, for the context that was asked for. */
   kv_cache_bytes?: number;
   /** Bytes of the files with tensors. */
   file_bytes?: number;
@@ -51,10 +58,27 @@ const LAYER_MS = 0.04;
 const DEFAULT_MIN_TOKENS_PER_S = 10;
 /** From here on browsers may report less memory than there is. */
 const REPORTED_AT_MOST = 8;
+/** All that WebAssembly addresses. */
+const MOST_ON_CPU = 4 * 2 ** 30;
+/** What a model takes besides weights and KV cache, as a part of them (docs/guide/devices.md). */
+const BESIDES = 0.05;
+
+/** Why a model runs on the CPU, after "it runs on the CPU". */
+const ON_CPU: Partial<Record<DeviceReason, string>> = {
+  no_webgpu: ', since there is no WebGPU here',
+  no_adapter: ', since the browser gives no GPU',
+  software_adapter: ', since the browser has a GPU in software only',
+  adapter_limits: ', since it is too large for the limits of this GPU',
+};
 
 const RECOMMEND: Checks<LoadOptions & RecommendOptions> = { ...LOAD, memoryBytes: finite, minTokensPerSecond: finite };
 
 type Inspect = (source: ModelSource, options: InspectOptions) => Promise<Inspection>;
+
+/** What runs models, and how fast it is. */
+type Runner =
+  | ({ device: 'gpu' } & Bandwidth)
+  | { device: 'cpu'; reason: DeviceReason; cost: DecodeCost; productsPerSecond: number | undefined };
 
 export async function recommend(given: ModelSource[], options: RecommendOptions, inspect: Inspect): Promise<Recommendation[]> {
   const {
@@ -71,55 +95,126 @@ export async function recommend(given: ModelSource[], options: RecommendOptions,
     }
   }
   if (sources.length === 0) return [];
-  // What else uses the GPU would take a part of it.
-  const bandwidth = await measureBandwidth(rest.powerPreference);
+  const checkAborted = () => {
+    if (signal?.aborted) throw abortError(signal, 'the recommendation');
+  };
+  checkAborted();
+  let cpu: Promise<number | undefined> | undefined;
+  const onCpu = async (reason: DeviceReason): Promise<Runner> => {
+    cpu ??= measureCpu(signal);
+    return { device: 'cpu', reason, cost: DECODE_COST[rest.precision ?? 'exact'], productsPerSecond: await cpu };
+  };
+  const runnerOf = async ({ kind, reason }: ChosenDevice): Promise<Runner> => {
+    if (kind === 'cpu') return onCpu(reason);
+    try {
+      return { device: 'gpu', ...(await measureBandwidth(rest)) };
+    } catch (thrown) {
+      const why = reasonOf(toEngineError(thrown).code);
+      if (why === undefined || !mayBeCpu(rest)) throw thrown;
+      return onCpu(why);
+    }
+  };
+  const inspectOn = (source: ModelSource, device: 'gpu' | 'cpu') =>
+    inspect(source, { ...rest, device, ...(signal === undefined ? {} : { signal }) });
+  // First of all: what else uses the GPU would take a part of it.
+  const first = await runnerOf(await chooseDevice(rest));
   const found: Recommendation[] = [];
   for (const source of sources) {
-    if (signal?.aborted) throw abortError(signal, 'the recommendation');
+    checkAborted();
+    let runner = first;
     try {
-      const inspection = await inspect(source, { ...rest, ...(signal === undefined ? {} : { signal }) });
-      found.push(judged(source, inspection, bandwidth, memoryBytes, minTokensPerSecond));
+      let inspection = await inspectOn(source, runner.device);
+      // As a load does.
+      const leaves = runner.device === 'gpu' && mayBeCpu(rest) && inspection.problem !== undefined && reasonOf(inspection.problem.code);
+      if (leaves) {
+        runner = await onCpu(leaves);
+        inspection = await inspectOn(source, 'cpu');
+      }
+      found.push(judged(source, inspection, runner, memoryBytes, minTokensPerSecond));
     } catch (thrown) {
-      if (signal?.aborted) throw abortError(signal, 'the recommendation');
+      checkAborted();
       const { code, message } = toEngineError(thrown);
-      found.push({ source, fits: false, reason: `its headers can't be read: ${message}`, problem: { code, message } });
+      const { device } = runner;
+      found.push({ source, device, fits: false, reason: `its headers can't be read: ${message}`, problem: { code, message } });
     }
   }
-  const rank = (one: Recommendation) => (one.fits ? ((one.tokens_per_s ?? Infinity) >= minTokensPerSecond ? 0 : 1) : 2);
-  const within = (a: Recommendation, b: Recommendation) =>
-    rank(a) === 1 ? b.tokens_per_s! - a.tokens_per_s! : (b.parameters ?? 0) - (a.parameters ?? 0);
   return found.sort((a, b) => rank(a) - rank(b) || within(a, b));
+
+  /** Of a model that runs on the CPU and whose speed is unknown, nothing says that it is fast enough. */
+  function rank({ fits, device, tokens_per_s, kv_cache_bytes }: Recommendation): number {
+    if (!fits) return 2;
+    const isUnknown = device === 'cpu' && kv_cache_bytes !== 0 && tokens_per_s === undefined;
+    return !isUnknown && (tokens_per_s ?? Infinity) >= minTokensPerSecond ? 0 : 1;
+  }
+
+  function within(a: Recommendation, b: Recommendation): number {
+    const [more, less] = [b.parameters ?? 0, a.parameters ?? 0];
+    if (rank(a) !== 1) return more - less;
+    return (b.tokens_per_s ?? 0) - (a.tokens_per_s ?? 0) || less - more;
+  }
 }
 
 function judged(
   source: ModelSource,
   inspection: Inspection,
-  { bytesPerSecond, isSoftware }: Bandwidth,
+  runner: Runner,
   memoryBytes: number | undefined,
   minTokensPerSecond: number,
 ): Recommendation {
-  const { weight_bytes = 0, kv_cache_bytes = 0, file_bytes, parameters, layers = 0, problem } = inspection;
-  const known = { source, weight_bytes, kv_cache_bytes, file_bytes, parameters };
+  const { weight_bytes = 0, kv_cache_bytes = 0, file_bytes, parameters, problem } = inspection;
+  const { device } = runner;
+  const known = { source, device, weight_bytes, kv_cache_bytes, file_bytes, parameters };
   const needed = weight_bytes + kv_cache_bytes;
-  if (problem !== undefined) return { ...known, fits: false, reason: `it can't be loaded here: ${problem.message}`, problem };
-  if (memoryBytes !== undefined && needed > memoryBytes) {
-    return { ...known, fits: false, reason: `it needs ${gigabytes(needed)} and this device has about ${gigabytes(memoryBytes)} for it` };
+  const refused = (reason: string): Recommendation => ({ ...known, fits: false, reason });
+  if (problem !== undefined) return { ...refused(`it can't be loaded here: ${problem.message}`), problem };
+  if (device === 'cpu' && needed * (1 + BESIDES) > MOST_ON_CPU) {
+    const most = gigabytes(MOST_ON_CPU);
+    return refused(`it needs ${gigabytes(needed)} and something besides, and a model on the CPU has ${most}, the memory of WebAssembly`);
   }
-  const memory =
-    memoryBytes === undefined ? `needs ${gigabytes(needed)} of the GPU, whose memory is not known` : `needs ${gigabytes(needed)}`;
-  if (kv_cache_bytes === 0) return { ...known, fits: true, reason: `it ${memory}; it gives embeddings and no text` };
-  const tokens_per_s = 1 / (weight_bytes / bytesPerSecond + (layers * LAYER_MS) / 1000);
+  if (memoryBytes !== undefined && needed > memoryBytes) {
+    return refused(`it needs ${gigabytes(needed)} and this device has about ${gigabytes(memoryBytes)} for it`);
+  }
+  const where = `it ${placeOf(runner)}needs ${gigabytes(needed)}${device === 'gpu' && memoryBytes === undefined ? ' of the GPU, whose memory is not known' : ''}`;
+  if (kv_cache_bytes === 0) return { ...known, fits: true, reason: `${where}; it gives embeddings and no text` };
+  const { tokens_per_s, why } = decoding(inspection, runner);
+  const decodes = { ...known, fits: true, bytes_per_token: weight_bytes };
+  if (tokens_per_s === undefined) return { ...decodes, reason: `${where}; ${why}` };
   const speed = `about ${tokens_per_s >= 10 ? Math.round(tokens_per_s) : tokens_per_s.toFixed(1)} tokens a second`;
-  const why = `each token reads ${gigabytes(weight_bytes)}, and ${isSoftware ? 'this CPU, which stands in for a GPU,' : 'this GPU'} reads ${gigabytes(bytesPerSecond)} a second`;
   const slow = tokens_per_s < minTokensPerSecond ? `, which is below the wanted ${minTokensPerSecond}` : '';
-  return { ...known, fits: true, tokens_per_s, bytes_per_token: weight_bytes, reason: `it ${memory}; ${speed}${slow}: ${why}` };
+  return { ...decodes, tokens_per_s, reason: `${where}; ${speed}${slow}: ${why}` };
+}
+
+function placeOf(runner: Runner): string {
+  return runner.device === 'gpu' ? '' : `runs on the CPU${ON_CPU[runner.reason] ?? ''}, and `;
+}
+
+/** How many tokens a second, if that is known, and why. */
+function decoding({ weight_bytes = 0, parameters, layers = 0 }: Inspection, runner: Runner): { tokens_per_s?: number; why: string } {
+  if (runner.device === 'gpu') {
+    const { bytesPerSecond, isSoftware } = runner;
+    const tokens_per_s = 1 / (weight_bytes / bytesPerSecond + (layers * LAYER_MS) / 1000);
+    const reads = `${isSoftware ? 'this CPU, which stands in for a GPU,' : 'this GPU'} reads ${gigabytes(bytesPerSecond)} a second`;
+    return { tokens_per_s, why: `each token reads ${gigabytes(weight_bytes)}, and ${reads}` };
+  }
+  const { cost, productsPerSecond } = runner;
+  if (productsPerSecond === undefined) return { why: 'how fast it will be is not known, since the clock of this page stands still' };
+  const tokens_per_s = productsPerSecond / (parameters * cost.weight + layers * cost.layer);
+  return {
+    tokens_per_s,
+    why: `each token takes products with ${count(parameters)} weights, of which this CPU does about ${count(productsPerSecond / cost.weight)} a second`,
+  };
 }
 
 function reportedMemory(): number | undefined {
-  const { deviceMemory } = (globalThis.navigator ?? {}) as { deviceMemory?: number };
-  return deviceMemory === undefined || deviceMemory >= REPORTED_AT_MOST ? undefined : (deviceMemory * 2 ** 30) / 2;
+  const { deviceMemory } = (globalThis.navigator ?? {}) as { deviceMemory?: unknown };
+  const isTold = typeof deviceMemory === 'number' && deviceMemory > 0 && deviceMemory < REPORTED_AT_MOST;
+  return isTold ? (deviceMemory * 2 ** 30) / 2 : undefined;
 }
 
 function gigabytes(bytes: number): string {
   return bytes >= 1e9 ? `${(bytes / 1e9).toFixed(bytes >= 1e10 ? 0 : 1)} GB` : `${Math.ceil(bytes / 1e6)} MB`;
+}
+
+function count(weights: number): string {
+  return weights >= 1e9 ? `${(weights / 1e9).toFixed(weights >= 1e10 ? 0 : 1)} billion` : `${Math.ceil(weights / 1e6)} million`;
 }

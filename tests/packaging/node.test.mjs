@@ -113,6 +113,28 @@ test("OpenAI's requests by engine.fetch, an abort, and two at once", async () =>
   await engine.dispose();
 });
 
+test('models are recommended for the CPU, and the program ends by itself', { timeout: 30_000 }, async () => {
+  const demo = join(root, 'models/demo/rillm-demo-q8_0.gguf');
+  const code = `
+    import { Engine } from ${JSON.stringify(entry)};
+    const sources = ${JSON.stringify([MODEL, './no-such.gguf', demo])};
+    console.log(JSON.stringify(await Engine.recommend(sources, { contextLength: 64 })));`;
+  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', code], { env: process.env });
+  const found = JSON.parse(stdout);
+  assert.deepEqual(
+    found.map(({ source, device, fits, problem }) => [source, device, fits, problem?.code]),
+    [
+      [demo, 'cpu', true, undefined],
+      [MODEL, 'cpu', true, undefined],
+      ['./no-such.gguf', 'cpu', false, 'not_found'],
+    ],
+  );
+  assert.ok(found[0].tokens_per_s > 1 && found[1].tokens_per_s > found[0].tokens_per_s, stdout);
+  assert.match(found[0].reason, /^it runs on the CPU, since there is no WebGPU here, and needs/);
+  await assert.rejects(rillm.Engine.recommend([MODEL], { device: 'gpu' }), { code: 'webgpu_unavailable' });
+  assert.deepEqual(await rillm.Engine.recommend([]), []);
+});
+
 test('a program ends by itself, also if it forgets to dispose', { timeout: 30_000 }, async () => {
   const code = `
     import { Engine } from ${JSON.stringify(entry)};
