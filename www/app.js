@@ -49,22 +49,19 @@ export async function openApp(page) {
 
   const showError = (error, action) => {
     const { code, message } = error;
-    if (code === 'webgpu_unavailable' || code === 'adapter_unavailable') showMissingGpu(code === 'adapter_unavailable', message);
-    else if (code === undefined) app.notice = { title: 'That did not work.', words: message };
+    if (code === undefined) app.notice = { title: 'That did not work.', words: message };
     else app.notice = { title: 'That did not work.', words: adviceOf(code), detail: `${message} (${code})`, action };
     changed();
   };
-  const showMissingGpu = (hasGpu, detail) => {
+  /** Nothing is wrong: what a person can do about it stands behind a click. */
+  const tellOfCpu = () => {
+    if (app.notice !== undefined) return;
     const where = browserOf(navigator);
-    const what = hasGpu
-      ? `${nameOfBrowser(where)} offers no GPU to this page.`
-      : isSecureContext
-        ? `${nameOfBrowser(where)} gives this page no WebGPU.`
-        : 'WebGPU is not available.';
+    const hasGpu = navigator.gpu !== undefined;
     app.notice = {
-      title: `${what} Models run on the CPU, which is slower.`,
+      title: `${nameOfBrowser(where)} gives this page no GPU, so the CPU runs the models: choose small ones.`,
+      more: 'How to use the GPU',
       words: adviceFor(where, { isSecure: isSecureContext, hasGpu }),
-      detail,
     };
     changed();
   };
@@ -435,7 +432,7 @@ export async function openApp(page) {
     // The conversation that was open before a reload; an answer that it interrupted can go on there.
     if (lastShown !== null) await app.chat.open(lastShown).catch(() => false);
     changed();
-    if (navigator.gpu === undefined) showMissingGpu(false);
+    void app.shelf.device().then(({ is_on_cpu }) => is_on_cpu && tellOfCpu());
     const { source, name } = preferences.get('model', {});
     const first = typeof source === 'string' && (await isAtHand(source)) ? { source, name } : (await servedHere())[0];
     const isIdle = app.loader.loading === undefined && app.loader.current === undefined;

@@ -79,6 +79,10 @@ function draw() {
   render(panelTemplate(), byId('panel'));
   const notice = byId('notice');
   notice.hidden = app.notice === undefined;
+  // What is merely good to know interrupts nobody.
+  const isCalm = app.notice?.more !== undefined;
+  notice.role = isCalm ? 'status' : 'alert';
+  notice.classList.toggle('calm', isCalm);
   render(noticeTemplate(app), notice);
   if (byId('models').open) render(modelDialogTemplate(app), byId('models'));
   byId('model-line').textContent = modelLine();

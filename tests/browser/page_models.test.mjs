@@ -273,9 +273,44 @@ test('without WebGPU the page says what to do here, and conversations can still 
   try {
     await other.addInitScript(() => Object.defineProperty(navigator, 'gpu', { value: undefined }));
     await opened.start(other);
-    const alert = other.getByRole('alert');
-    await alert.waitFor();
-    await eventually(async () => assert.match(await alert.textContent(), /Chrome.* gives this page no WebGPU.*chrome:\/\//s));
+    const notice = other.locator('#notice');
+    await notice.waitFor();
+    assert.match(await notice.textContent(), /^\s*Chrome.* gives this page no GPU, so the CPU runs the models: choose small ones\./);
+    assert.equal(await notice.getAttribute('role'), 'status', 'nothing went wrong');
+    const advice = notice.getByText('chrome://').first();
+    assert.equal(await advice.isVisible(), false);
+    await notice.locator('summary').click();
+    await advice.waitFor();
+    await checkLayout(other, 'without WebGPU, with advice');
+    await notice.locator('summary').click();
+    await other.locator('#choose-model').click();
+    await other.locator('#runs-on').waitFor();
+    await other.evaluate(() => {
+      const facts = { fits: true, tokens_per_s: 3, reason: 'it runs on the CPU, and needs 1 GB; about 3.0 tokens a second' };
+      stub.recommendation = { ...facts };
+      stub.inspection = { file_bytes: 1.1e9, quantization: 'Q4_K', trained_context_length: 40960, adapter: { max_buffer_bytes: 1 } };
+    });
+    const known = other.locator('section[aria-labelledby=shelf-known] li');
+    const verdictOf = (name) => known.filter({ hasText: name }).locator('.fit').textContent();
+    assert.deepEqual(
+      [await known.first().locator('.name').textContent(), await verdictOf('LFM2 350M'), await verdictOf('Qwen3 8B')].map((text) =>
+        text.trim(),
+      ),
+      ['SmolLM2 135M Instruct fits', 'fits', 'too large'],
+    );
+    await other.getByRole('button', { name: 'Check Qwen3 1.7B' }).click();
+    await known.filter({ hasText: 'It runs on the CPU, and needs 1 GB; about 3.0 tokens a second.' }).waitFor();
+    assert.equal(await verdictOf('Qwen3 1.7B'), 'slow');
+    await known.first().scrollIntoViewIfNeeded();
+    await other.locator('#runs-on').scrollIntoViewIfNeeded();
+    await picture(other, 'models-without-webgpu');
+    await other.setViewportSize(PHONE);
+    await picture(other, 'models-without-webgpu-phone');
+    await checkLayout(other, 'the dialog of models without WebGPU on a phone');
+    await other.getByRole('button', { name: 'Close', exact: true }).click();
+    await picture(other, 'without-webgpu-phone');
+    await checkLayout(other, 'without WebGPU on a phone');
+    await other.setViewportSize(WIDE);
     await other.locator('#conversations .open').first().click();
     await other.locator('.bubble').first().waitFor();
     await picture(other, 'without-webgpu');

@@ -17,7 +17,7 @@ import { FIELDS, faultOf, readSettings } from '../../www/chat/settings.js';
 import { runTool, TOOLS, wellFormed } from '../../www/chat/tools.js';
 import { fromJson, ImportProblem, toJson, toMarkdown } from '../../www/conversations/transfer.js';
 import { newestLeaf, newId, pathTo, titleOf, versionsOf } from '../../www/conversations/tree.js';
-import { deviceOf, faultOfContext, fitOf, fitOfInspection, neededBytes } from '../../www/loading/fit.js';
+import { deviceOf, faultOfContext, fitOf, fitOfInspection, fitOfRecommendation, neededBytes } from '../../www/loading/fit.js';
 import { isAddress, searchIn } from '../../www/loading/hub.js';
 import { KNOWN } from '../../www/loading/known.js';
 import { LogWindow } from '../../www/view/log_window.js';
@@ -247,7 +247,7 @@ test('sentences are spoken when they are whole, without signs of Markdown', () =
 
 test('what fits follows the adapter, the memory and what was inspected', async () => {
   const GIB = 2 ** 30;
-  const gpu = { max_buffer_bytes: 2 * GIB, is_fallback: false, memory_gib: 8 };
+  const gpu = { max_buffer_bytes: 2 * GIB, is_on_cpu: false, memory_gib: 8 };
   const verdict = (needed, device, problem) => fitOf({ needed, problem }, device).verdict;
   assert.equal(verdict(1 * GIB, gpu), 'fits');
   assert.equal(verdict(5 * GIB, gpu), 'tight');
@@ -255,15 +255,41 @@ test('what fits follows the adapter, the memory and what was inspected', async (
   assert.equal(verdict(5 * GIB, { ...gpu, memory_gib: 4 }), 'too large');
   assert.equal(verdict(3 * GIB, { ...gpu, memory_gib: 4 }), 'tight');
   assert.equal(verdict(3 * GIB, { ...gpu, memory_gib: undefined }), 'tight');
-  assert.equal(verdict(1 * GIB, { ...gpu, is_fallback: true }), 'tight');
   assert.equal(verdict(1 * GIB, undefined), 'unknown');
   assert.equal(verdict(1, gpu, { code: 'adapter_limits', message: '' }), 'too large');
   assert.equal(verdict(1, gpu, { code: 'unsupported_architecture', message: '' }), 'unknown');
-  const inspected = { weight_bytes: GIB, kv_cache_bytes: 0, adapter: { max_buffer_bytes: GIB / 8, is_fallback: false } };
+  const inspected = { weight_bytes: GIB, kv_cache_bytes: 0, adapter: { max_buffer_bytes: GIB / 8 } };
   assert.equal(fitOfInspection(inspected, gpu).verdict, 'too large');
-  const cpu = { max_buffer_bytes: 4 * 2 ** 30, is_fallback: true, memory_gib: 8 };
-  assert.deepEqual(await deviceOf({ gpu: undefined, deviceMemory: 8 }), cpu);
-  assert.deepEqual(await deviceOf({ gpu: { requestAdapter: async () => null }, deviceMemory: 8 }), cpu);
+  const cpu = { max_buffer_bytes: 4 * GIB, is_on_cpu: true, memory_gib: 8 };
+  assert.equal(verdict(0.3 * GIB, cpu), 'fits');
+  assert.deepEqual(
+    [1, 4.5].map((gib) => fitOf({ needed: gib * GIB }, cpu)),
+    [
+      { verdict: 'slow', words: 'It needs 1.07 GB, and the CPU runs it here: answers will be slow.' },
+      { verdict: 'too large', words: 'It needs 4.83 GB, and a model on the CPU has 4.29 GB at most.' },
+    ],
+  );
+  assert.equal(fitOfInspection({ ...inspected, weight_bytes: 0.3 * GIB }, cpu).verdict, 'fits', 'an adapter that is not used says nothing');
+  const offering = (adapter) => ({ gpu: { requestAdapter: async () => adapter }, deviceMemory: 8 });
+  const limits = { maxBufferSize: 2 * GIB };
+  const failing = { requestAdapter: () => Promise.reject(new Error('no')) };
+  for (const where of [
+    { gpu: undefined, deviceMemory: 8 },
+    { gpu: failing, deviceMemory: 8 },
+    offering(null),
+    offering({ limits, isFallbackAdapter: true }),
+    offering({ limits, info: { isFallbackAdapter: true } }),
+    offering({ limits, info: { isFallbackAdapter: false, architecture: 'swiftshader' } }),
+  ]) {
+    assert.deepEqual(await deviceOf(where), cpu);
+  }
+  assert.deepEqual(await deviceOf(offering({ limits, info: { isFallbackAdapter: false, architecture: 'xe' } })), gpu);
+  const told = { fits: true, tokens_per_s: 8, reason: 'it runs on the CPU' };
+  assert.deepEqual(fitOfRecommendation(told, 6), { verdict: 'fits', words: 'It runs on the CPU.' });
+  assert.equal(fitOfRecommendation({ ...told, tokens_per_s: 5 }, 6).verdict, 'slow');
+  assert.equal(fitOfRecommendation({ ...told, fits: false, tokens_per_s: undefined }, 6).verdict, 'too large');
+  const problem = { code: 'unsupported_architecture', message: 'no' };
+  assert.deepEqual(fitOfRecommendation({ ...told, fits: false, problem }, 6), { verdict: 'unknown', words: 'no' });
   for (const text of [undefined, '', '1', '4096']) assert.equal(faultOfContext(text), undefined, text);
   for (const text of ['0', '-1', '1.5', 'long', ' ']) assert.match(faultOfContext(text), /whole number/, text);
   for (const model of KNOWN) assert.ok(neededBytes(model) >= model.bytes && model.source.startsWith('hf:'), model.name);

@@ -6,8 +6,8 @@ const GIB = 2 ** 30;
 const REPORTED_AT_MOST = 8;
 /** Tokens of the context that a load makes by default. */
 const DEFAULT_CONTEXT = 4096;
-/** A CPU that stands in for a GPU reads about this much for each token; more is no chat any more. */
-const MOST_IN_SOFTWARE = 400e6;
+/** Of a larger model a CPU says so few tokens a second that it is no chat any more. */
+const MOST_ON_CPU = 400e6;
 /** A single tensor that has to be bound whole is at most about this part of a model. */
 const LARGEST_TENSOR = 0.2;
 
@@ -16,14 +16,16 @@ export function sizeText(bytes) {
   return bytes >= 1e6 ? `${(bytes / 1e6).toFixed(1)} MB` : `${Math.ceil(bytes / 1e3)} kB`;
 }
 
-/** What WebGPU and the browser tell: {max_buffer_bytes, is_fallback, memory_gib}. */
+/** What WebGPU and the browser tell: {max_buffer_bytes, is_on_cpu, memory_gib}. Without a GPU models run on the CPU, whose wasm has 4 GiB at most. */
 export async function deviceOf({ gpu, deviceMemory } = navigator) {
   const adapter = await gpu?.requestAdapter({ powerPreference: 'high-performance' }).catch(() => null);
-  // Models run on the CPU then, whose wasm has 4 GiB at most.
-  if (!adapter) return { max_buffer_bytes: 4 * GIB, is_fallback: true, memory_gib: deviceMemory };
-  const { isFallbackAdapter, vendor = '', architecture = '', description = '' } = adapter.info ?? {};
-  const isSoftware = isFallbackAdapter === true || /swiftshader|llvmpipe|software/i.test(`${vendor} ${architecture} ${description}`);
-  return { max_buffer_bytes: adapter.limits.maxBufferSize, is_fallback: isSoftware, memory_gib: deviceMemory };
+  const isOnCpu = !adapter || isSoftware(adapter);
+  return { max_buffer_bytes: isOnCpu ? 4 * GIB : adapter.limits.maxBufferSize, is_on_cpu: isOnCpu, memory_gib: deviceMemory };
+}
+
+/** As the package sees it, which then takes the CPU. */
+function isSoftware(adapter) {
+  return (adapter.info?.isFallbackAdapter ?? adapter.isFallbackAdapter ?? false) || adapter.info?.architecture === 'swiftshader';
 }
 
 /** Bytes on the GPU of a model that is known by its figures alone. */
@@ -32,7 +34,7 @@ export function neededBytes({ bytes, kv, context }) {
 }
 
 /**
- * {verdict: 'fits' | 'tight' | 'too large' | 'unknown', words}. `needed` is bytes of weights and KV cache; `problem` is what `Engine.inspect` has found, whose word
+ * {verdict: 'fits' | 'tight' | 'slow' | 'too large' | 'unknown', words}. `needed` is bytes of weights and KV cache; `problem` is what `Engine.inspect` has found, whose word
  * is the last.
  */
 export function fitOf({ needed, problem }, device) {
@@ -41,12 +43,13 @@ export function fitOf({ needed, problem }, device) {
     return { verdict: isSize ? 'too large' : 'unknown', words: problem.message };
   }
   if (device === undefined || !(needed > 0)) return { verdict: 'unknown', words: 'Nothing is known of this device’s GPU.' };
-  const { max_buffer_bytes, is_fallback, memory_gib } = device;
-  const size = `It needs ${sizeText(needed)} of the GPU`;
+  const { max_buffer_bytes, is_on_cpu, memory_gib } = device;
+  const size = `It needs ${sizeText(needed)}${is_on_cpu ? '' : ' of the GPU'}`;
+  if (is_on_cpu && needed > max_buffer_bytes)
+    return { verdict: 'too large', words: `${size}, and a model on the CPU has ${sizeText(max_buffer_bytes)} at most.` };
   if (needed * LARGEST_TENSOR > max_buffer_bytes)
     return { verdict: 'too large', words: `${size}, whose largest buffer has ${sizeText(max_buffer_bytes)}.` };
-  if (is_fallback && needed > MOST_IN_SOFTWARE)
-    return { verdict: 'tight', words: `${size}, and a CPU stands in for it here: answers will be slow.` };
+  if (is_on_cpu && needed > MOST_ON_CPU) return { verdict: 'slow', words: `${size}, and the CPU runs it here: answers will be slow.` };
   if (memory_gib !== undefined) {
     const all = memory_gib * GIB;
     const isExact = memory_gib < REPORTED_AT_MOST;
@@ -64,11 +67,15 @@ export function fitOf({ needed, problem }, device) {
 
 /** The same from what `Engine.inspect` gives. */
 export function fitOfInspection({ weight_bytes = 0, kv_cache_bytes = 0, problem, adapter }, device) {
-  const own =
-    adapter === undefined
-      ? device
-      : { ...device, max_buffer_bytes: adapter.max_buffer_bytes, is_fallback: adapter.is_fallback || (device?.is_fallback ?? false) };
+  const own = adapter === undefined || device?.is_on_cpu ? device : { ...device, max_buffer_bytes: adapter.max_buffer_bytes };
   return fitOf({ needed: weight_bytes + kv_cache_bytes, problem }, own);
+}
+
+/** What `Engine.recommend` says of a model on the CPU is measured: {verdict, words}. */
+export function fitOfRecommendation({ fits, tokens_per_s, reason, problem }, minTokensPerSecond) {
+  if (problem !== undefined) return fitOf({ problem });
+  const isFast = (tokens_per_s ?? Infinity) >= minTokensPerSecond;
+  return { verdict: !fits ? 'too large' : isFast ? 'fits' : 'slow', words: `${reason[0].toUpperCase()}${reason.slice(1)}.` };
 }
 
 /** What is wrong with the text of a context's length, in words; undefined if nothing is. */

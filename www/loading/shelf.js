@@ -3,13 +3,15 @@
 
 import { Engine, models } from 'rillm';
 
-import { deviceOf, fitOf, fitOfInspection, neededBytes, sizeText } from './fit.js';
+import { deviceOf, fitOf, fitOfInspection, fitOfRecommendation, neededBytes, sizeText } from './fit.js';
 import { isAddress, searchHub, searchIn } from './hub.js';
 import { KNOWN, SERVED } from './known.js';
 import { nameOf } from './loader.js';
 
 /** Typing is over when nothing came for this long. */
 const TYPING_MS = 350;
+/** About as fast as people read. */
+const READING = 6;
 
 export class Shelf {
   query = '';
@@ -18,6 +20,8 @@ export class Shelf {
   served = [];
   known = [];
   found = [];
+  /** Models run on the CPU here. */
+  isOnCpu = false;
   #onChange;
   #device;
   #search;
@@ -32,10 +36,17 @@ export class Shelf {
     return isAddress(this.query.trim());
   }
 
-  /** Looks again at what is kept and what this server has. */
-  async refresh() {
+  /** What this device is, which is found out once. */
+  async device() {
     this.#device ??= deviceOf();
     const device = await this.#device;
+    this.isOnCpu = device.is_on_cpu;
+    return device;
+  }
+
+  /** Looks again at what is kept and what this server has. */
+  async refresh() {
+    const device = await this.device();
     const [kept, served] = await Promise.all([models.list().catch(() => []), servedHere()]);
     const about = new Map([...KNOWN, ...served].map((entry) => [entry.source, entry]));
     this.kept = kept.map((model) => {
@@ -80,7 +91,7 @@ export class Shelf {
   async #ask(words, signal) {
     this.state = 'Searching the hub…';
     this.#onChange();
-    const device = await this.#device;
+    const device = await this.device();
     try {
       const found = await searchHub(words, signal);
       const here = new Set([...this.#all.kept, ...this.#all.known].map(({ source }) => source));
@@ -95,13 +106,20 @@ export class Shelf {
     this.#onChange();
   }
 
-  /** Reads a model's headers, and says whether it fits. */
+  /** Reads a model's headers, and says whether it fits. On the CPU that is the question of how fast it will be, which is measured. */
   async check(entry) {
     entry.isChecking = true;
     this.#onChange();
     try {
       const found = await Engine.inspect(entry.source);
-      const fit = { ...fitOfInspection(found, await this.#device), isChecked: true };
+      const device = await this.device();
+      const options = { device: 'cpu', minTokensPerSecond: READING };
+      const fit = {
+        ...(device.is_on_cpu
+          ? fitOfRecommendation((await Engine.recommend([entry.source], options))[0], READING)
+          : fitOfInspection(found, device)),
+        isChecked: true,
+      };
       const context = found.trained_context_length === undefined ? '' : `, context ${found.trained_context_length.toLocaleString('en')}`;
       this.#checked.set(entry.source, { fit, facts: `${sizeText(found.file_bytes)}, ${found.quantization}${context}` });
     } catch ({ message }) {

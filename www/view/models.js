@@ -83,6 +83,7 @@ export function modelDialogTemplate(app) {
       <p class="small">Or drop a file or a folder on this page.</p>
       ${loadOptions(app)}
     </form>
+    ${shelf.isOnCpu ? html`<p class="small" id="runs-on">The CPU runs models here: choose a small one.</p>` : nothing}
     <p class="small" id="shelf-state" role="status">${shelf.state}</p>
     ${shelfTemplate(app, 'kept', 'On this device', shelf.kept)} ${shelfTemplate(app, 'served', 'On this server', shelf.served)}
     ${shelfTemplate(app, 'found', 'On the hub', shelf.found)} ${shelfTemplate(app, 'known', 'Known to run well', shelf.known)}`;

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { transform } from 'esbuild';
 
 import { root } from '../browser.mjs';
+import { passForGpu } from '../device.mjs';
 
 export const WIDE = { width: 1280, height: 800 };
 export const PHONE = { width: 390, height: 844 };
@@ -26,6 +27,8 @@ export async function openStubbed(stage, options = {}) {
     ...options,
   });
   const context = opened.page.context();
+  // Whatever runs the tests: what the page says without a GPU has tests of its own.
+  await context.addInitScript(passForGpu);
   await context.route('**/rillm/dist/index.js', (route) => route.fulfill({ contentType: 'text/javascript', body: code }));
   const start = async (page = opened.page) => {
     await page.goto(`${stage.origin}/`);

@@ -13,6 +13,7 @@ import type {
   ModelInfo,
   ModelSource,
   models as realModels,
+  Recommendation,
   RequestOptions,
 } from '../../../pkg-template/src/index.js';
 
@@ -53,6 +54,7 @@ const stub = {
   /** What the next deletion ends in. */
   deleteError: undefined as { code: string; message: string } | undefined,
   inspection: undefined as Inspection | undefined,
+  recommendation: { fits: false, reason: 'nothing is known of it' } as Omit<Recommendation, 'source' | 'device'>,
   contextLength: 4096,
   /** Lets everything that is held go on. */
   go() {
@@ -209,13 +211,14 @@ async function load(source: ModelSource, options: LoadOptions = {}): Promise<Stu
   return new StubEngine(name);
 }
 
-export const Engine: Pick<typeof RealEngine, 'load' | 'shared' | 'inspect'> = {
+export const Engine: Pick<typeof RealEngine, 'load' | 'shared' | 'inspect' | 'recommend'> = {
   load: load as unknown as (typeof RealEngine)['load'],
   shared: load as unknown as (typeof RealEngine)['shared'],
   async inspect() {
     if (stub.inspection === undefined) throw new Failure({ code: 'not_found', message: 'there is no such repository; check the name' });
     return stub.inspection;
   },
+  recommend: async (sources) => sources.map((source) => ({ source, device: 'cpu', ...stub.recommendation })),
 };
 
 export const models: Pick<typeof realModels, 'list' | 'info' | 'delete'> = {
