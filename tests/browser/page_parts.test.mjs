@@ -269,6 +269,8 @@ test('what fits follows the adapter, the memory and what was inspected', async (
       { verdict: 'too large', words: 'It needs 4.83 GB, and a model on the CPU has 4.29 GB at most.' },
     ],
   );
+  assert.equal(verdict(3 * GIB, { ...cpu, memory_gib: 2 }), 'too large');
+  assert.equal(verdict(0.3 * GIB, { ...cpu, memory_gib: 0.5 }), 'tight');
   assert.equal(fitOfInspection({ ...inspected, weight_bytes: 0.3 * GIB }, cpu).verdict, 'fits', 'an adapter that is not used says nothing');
   const offering = (adapter) => ({ gpu: { requestAdapter: async () => adapter }, deviceMemory: 8 });
   const limits = { maxBufferSize: 2 * GIB };

@@ -49,11 +49,11 @@ export function fitOf({ needed, problem }, device) {
     return { verdict: 'too large', words: `${size}, and a model on the CPU has ${sizeText(max_buffer_bytes)} at most.` };
   if (needed * LARGEST_TENSOR > max_buffer_bytes)
     return { verdict: 'too large', words: `${size}, whose largest buffer has ${sizeText(max_buffer_bytes)}.` };
+  const all = (memory_gib ?? Infinity) * GIB;
+  const isExact = memory_gib < REPORTED_AT_MOST;
+  if (isExact && needed > all) return { verdict: 'too large', words: `${size}, and this device has ${memory_gib} GB of memory in all.` };
   if (is_on_cpu && needed > MOST_ON_CPU) return { verdict: 'slow', words: `${size}, and the CPU runs it here: answers will be slow.` };
   if (memory_gib !== undefined) {
-    const all = memory_gib * GIB;
-    const isExact = memory_gib < REPORTED_AT_MOST;
-    if (isExact && needed > all) return { verdict: 'too large', words: `${size}, and this device has ${memory_gib} GB of memory in all.` };
     if (needed > all / 2)
       return { verdict: 'tight', words: `${size}; the browser tells of ${memory_gib} GB of memory${isExact ? '' : ' or more'}.` };
   } else if (needed > max_buffer_bytes) {
