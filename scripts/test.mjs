@@ -1,4 +1,4 @@
-// `npm test`: sets up what is missing and runs everything, natively, in Chromium and in Firefox. Goes on after a step that fails, and
+// `npm test`: sets up what is missing and runs everything, natively, in Chromium, in Firefox and in WebKit. Goes on after a step that fails, and
 // ends with the seconds of every step and file, and the line `N passed, N failed`. Steps run in two lanes at the same time.
 //
 //   npm test                               everything
@@ -24,6 +24,7 @@ import { builtPrograms, libraryTests } from './test/programs.mjs';
 import { printTables } from './test/tables.mjs';
 import { remember } from './test/times.mjs';
 import { webTests } from './test/web.mjs';
+import { HOW_TO_GET_WEBKIT, webkitDriver } from './webkit.mjs';
 
 const OPS = ['src/tensor/ops', 'src/sampler/ops'];
 
@@ -49,6 +50,13 @@ async function firefoxTests(file, coreIsFree) {
   if (firefoxPath() !== undefined) return nodeTests('firefox', file, { chromium: false, coreIsFree });
   console.log('skipped: there is no Firefox. Install it, or name one with FIREFOX_PATH');
   return [{ name: 'firefox', ...NOTHING, skipped: 1, seconds: 0 }];
+}
+
+/** WebKit is installed by whoever wants it. */
+async function webkitTests(file, coreIsFree) {
+  if (webkitDriver() !== undefined) return nodeTests('webkit', file, { chromium: false, coreIsFree });
+  console.log(`skipped: there is no WebKit to drive. To run them, ${HOW_TO_GET_WEBKIT}`);
+  return [{ name: 'webkit', ...NOTHING, skipped: 1, seconds: 0 }];
 }
 
 /** Each rejects, or resolves to a row for each file. */
@@ -92,6 +100,7 @@ const STEPS = {
   web: () => webTests(),
   packaging: (file, { othersEnded }) => nodeTests('packaging', file, { coreIsFree: othersEnded }),
   firefox: (file, { othersEnded }) => firefoxTests(file, othersEnded),
+  webkit: (file, { othersEnded }) => webkitTests(file, othersEnded),
   browser: (file, { othersEnded }) => nodeTests('browser', file, { coreIsFree: othersEnded }),
 };
 
@@ -102,7 +111,7 @@ const STEPS = {
  */
 const LANES = [
   ['fmt', 'lint', 'dependencies', 'clippy', 'clippy-wasm', 'types', 'native'],
-  ['package', 'typecheck', 'web', 'docs', 'packaging', 'firefox', 'browser'],
+  ['package', 'typecheck', 'web', 'docs', 'packaging', 'firefox', 'webkit', 'browser'],
 ];
 
 function chosenSteps() {

@@ -49,11 +49,17 @@ export async function launchWebkit() {
   failed.catch(() => {});
   const call = (method, path, body) => Promise.race([request(`http://127.0.0.1:${port}${path}`, method, body), failed]);
   const sessions = new Set();
-  const close = async () => {
-    for (const session of sessions) await session.close().catch(() => {});
+  const end = () => {
     program.kill();
     screen?.kill();
-    rmSync(folder, { recursive: true, force: true });
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+  };
+  // Also if it is ended before it closes anything.
+  process.once('exit', end);
+  const close = async () => {
+    process.off('exit', end);
+    for (const session of sessions) await session.close().catch(() => {});
+    end();
   };
   try {
     await ready(() => call('GET', '/status'));
