@@ -237,7 +237,7 @@ async function usage(options?: ModelsOptions): Promise<ModelsUsage> {
   const models = await index.list();
   const bytes = new Map<string, number>();
   for (const model of models) for (const file of await index.files(model)) bytes.set(file.id, file.bytes);
-  const estimate = await navigator.storage?.estimate().catch(() => undefined);
+  const estimate = await navigator.storage?.estimate?.().catch(() => undefined);
   return {
     models: models.length,
     bytes: [...bytes.values()].reduce((sum, bytes) => sum + bytes, 0),

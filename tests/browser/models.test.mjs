@@ -654,6 +654,21 @@ describe('where files stay', () => {
     }
   });
 
+  test('a browser that tells of no room, such as Safari 16, keeps models all the same', LIMIT, async () => {
+    await visiting(async ({ first }) => {
+      const got = await first.evaluate(async (url) => {
+        delete StorageManager.prototype.estimate;
+        const reasons = [];
+        const onEvent = ({ type, reason }) => reasons.push([type, reason]);
+        await (await rillm.Engine.load(url, { worker: false, onEvent })).dispose();
+        const { models, bytes, quota_bytes } = await rillm.models.usage();
+        const [{ complete }] = await rillm.models.list();
+        return { reasons, models, bytes, quota_bytes, complete };
+      }, server.url);
+      assert.deepEqual(got, { reasons: [], models: 1, bytes: small.length, complete: true });
+    }, small);
+  });
+
   test('no room, and no file system: the load goes on from memory', LIMIT, async () => {
     await visiting(async ({ first }) => {
       const reasons = await first.evaluate(async (url) => {

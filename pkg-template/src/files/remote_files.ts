@@ -388,7 +388,8 @@ export class RemoteFiles {
     const { cache, isWhole, onEvent } = this.#options;
     if (cache === undefined || !isWhole) return undefined;
     if (!cache.isShared || facts.size <= 0) return cache.store;
-    const estimate = await this.#orNothing(navigator.storage.estimate());
+    // Safari has had it since version 17, and its file system since 15.2.
+    const estimate = await this.#orNothing(Promise.resolve(navigator.storage.estimate?.()));
     const kept = await this.#orNothing(KeptFile.find(cache.store, await idOf(facts)));
     const needed = facts.size - (kept?.bytes() ?? 0);
     const free = (estimate?.quota ?? Infinity) - (estimate?.usage ?? 0);
