@@ -91,6 +91,10 @@ export class EngineHost implements Host {
       options.autotune === 'off' ? undefined : keptTunings(),
     ]);
     this.#loading = wasm;
+    team?.onBroken((message) => {
+      this.#lost = new EngineError('device_lost', `the threads of the CPU are lost: ${message}`);
+      this.#tellEnded(this.#lost);
+    });
     if (this.#isPageHidden) wasm.call(() => wasm.setPageHidden(true));
     if (services.isOfOnePage) this.#unwatch = watchVisibility((isHidden) => this.setPageHidden(isHidden));
     const meter = new ProgressMeter();
@@ -101,7 +105,7 @@ export class EngineHost implements Host {
       if (team !== undefined) wasmOptions.team = team;
       if (signal !== undefined) wasmOptions.signal = signal;
       let ready: Progress | undefined;
-      const engine = await wasm.guard(() =>
+      const engine = await this.#ask(wasm, () =>
         wasm.WasmEngine.load(source, wasmOptions, (progress) => {
           // It is ready when its files are what they should be.
           if (progress.phase === 'ready') ready = progress;
@@ -123,12 +127,6 @@ export class EngineHost implements Host {
     this.#wasm = wasm;
     this.#engine = engine;
     this.#forgetTraps = wasm.onTrap((error) => this.#tellEnded(error));
-    if (team !== undefined) {
-      team.onBroken = (message) => {
-        this.#lost = new EngineError('device_lost', `the threads of the CPU are lost: ${message}`);
-        this.#tellEnded(this.#lost);
-      };
-    }
     const info = await wasm.guard(() => engine.info());
     if (warning !== undefined) info.warnings.push(warning);
     if (info.device === 'gpu') {

@@ -67,8 +67,9 @@ export class CpuTeam {
   #exports: TeamExports;
   #bytes: Uint8Array;
   #floats: Float32Array;
-  /** Hears once when a thread broke: nothing is multiplied any more. */
-  onBroken: (message: string) => void = () => {};
+  /** Why nothing is multiplied any more. */
+  #broken: string | undefined;
+  #onBroken: (message: string) => void = () => {};
   /** Where what is multiplied is copied to, and what comes out. */
   #scratch = { in: { at: 0, bytes: 0 }, out: { at: 0, bytes: 0 } };
 
@@ -109,6 +110,12 @@ export class CpuTeam {
 
   threads(): number {
     return this.#exports.joined() + 1;
+  }
+
+  /** Hears once when a thread broke, at once if one did: nothing is multiplied from then on. */
+  onBroken(hear: (message: string) => void): void {
+    this.#onBroken = hear;
+    if (this.#broken !== undefined) hear(this.#broken);
   }
 
   memoryBytes(): number {
@@ -190,8 +197,8 @@ export class CpuTeam {
       case 0:
         return null;
       case 2:
-        this.onBroken(BROKEN);
-        this.onBroken = () => {};
+        if (this.#broken === undefined) this.#onBroken(BROKEN);
+        this.#broken = BROKEN;
         return BROKEN;
       default:
         return 'what was asked does not fit together';
