@@ -1,11 +1,11 @@
-// Speed of a model on the CPU, in Node on one thread, with both precisions: decoding after 16 and after 512 tokens, and taking in a prompt of 512.
+// Speed of a model on the CPU, in Node, with both precisions and on one thread or several: decoding after 16 and after 512 tokens, and taking in a prompt of 512.
 //
 //   npm run build
 //   python3 scripts/real_model.py smollm2 target/smollm2
-//   node benches/cpu.mjs [MODEL] [--runs 5] [--tokens 48] [--precision exact|fast]
+//   node benches/cpu.mjs [MODEL] [--runs 5] [--tokens 48] [--precision exact|fast] [--threads 1 --threads 2]
 //
-// Precisions take turns, so that what else the machine does falls on both. Each number is the median of the runs, and the range in brackets. Before
-// that a run of each is dropped. Last comes what Engine.recommend expects.
+// Precisions and numbers of threads take turns, so that what else the machine does falls on both. Each number is the median of the runs, and the range in brackets. Before
+// that a run of each is dropped. Last comes what Engine.recommend expects, of one thread.
 
 import { readdirSync } from 'node:fs';
 import { cpus } from 'node:os';
@@ -20,6 +20,7 @@ const { values, positionals } = parseArgs({
     runs: { type: 'string', default: '5' },
     tokens: { type: 'string', default: '48' },
     precision: { type: 'string', multiple: true, default: ['exact', 'fast'] },
+    threads: { type: 'string', multiple: true, default: ['1'] },
   },
 });
 const [runs, newTokens] = [values.runs, values.tokens].map(Number);
@@ -57,9 +58,10 @@ const MEASURED = {
 
 const model = positionals[0] ?? smollm2();
 const engines = [];
-for (const precision of values.precision) {
-  const engine = await Engine.load(model, { device: 'cpu', precision, contextLength: 1024, promptCacheBytes: 0 });
-  engines.push({ precision, engine, found: Object.fromEntries(Object.keys(MEASURED).map((what) => [what, []])) });
+for (const [precision, threads] of values.precision.flatMap((precision) => values.threads.map((threads) => [precision, Number(threads)]))) {
+  const engine = await Engine.load(model, { device: 'cpu', precision, threads, contextLength: 1024, promptCacheBytes: 0 });
+  if (engine.info.threads !== threads) throw new Error(`${engine.info.threads} of ${threads} threads started`);
+  engines.push({ precision, threads, engine, found: Object.fromEntries(Object.keys(MEASURED).map((what) => [what, []])) });
 }
 for (let at = -1; at < runs; at += 1) {
   for (const { engine, found } of engines) {
@@ -70,9 +72,9 @@ for (let at = -1; at < runs; at += 1) {
   }
 }
 
-console.log(`${model}\n${cpus()[0]?.model}, one thread, Node ${process.versions.node}, ${runs} runs, tokens per second`);
-console.log(['precision', 'weights', ...Object.keys(MEASURED), 'expected after 16'].map((title) => title.padEnd(22)).join(''));
-for (const { precision, engine, found } of engines) {
+console.log(`${model}\n${cpus().length} × ${cpus()[0]?.model}, Node ${process.versions.node}, ${runs} runs, tokens per second`);
+console.log(['precision', 'threads', 'weights', ...Object.keys(MEASURED), 'expected after 16'].map((title) => title.padEnd(20)).join(''));
+for (const { precision, threads, engine, found } of engines) {
   const [{ tokens_per_s: expected }] = await Engine.recommend([model], { device: 'cpu', precision, contextLength: 1024 });
   const numbers = Object.values(found).map((speeds) => {
     const sorted = speeds.sort((a, b) => a - b);
@@ -80,7 +82,7 @@ for (const { precision, engine, found } of engines) {
     return `${median.toFixed(1)} (${least.toFixed(1)}–${most.toFixed(1)})`;
   });
   const bytes = `${(engine.info.weight_bytes / 2 ** 20).toFixed(0)} MiB`;
-  console.log([engine.info.precision, bytes, ...numbers, expected?.toFixed(1) ?? 'not known'].map((cell) => cell.padEnd(22)).join(''));
+  console.log([engine.info.precision, threads, bytes, ...numbers, expected?.toFixed(1) ?? 'not known'].map((cell) => String(cell).padEnd(20)).join(''));
   if (engine.info.device !== 'cpu' || engine.info.precision !== precision) throw new Error(`it ran in ${engine.info.precision}`);
   await engine.dispose();
 }

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use rillm_cpu_device::{CpuKernel, Lent, is_cpu, pipeline, request};
+use rillm_cpu_device::{CpuKernel, Lent, Team, TeamMatrix, is_cpu, next_is_of_team, pipeline, request};
 use wgpu::{BufferUsages, wgt};
 
 /// Adds what is read to what is written, byte by byte.
@@ -20,8 +20,10 @@ impl CpuKernel for Add {
             }
         }
         for lent in bound {
-            if let Lent::Write(bytes) = lent {
-                bytes.copy_from_slice(&sum[..bytes.len()]);
+            match lent {
+                Lent::Write(bytes) => bytes.copy_from_slice(&sum[..bytes.len()]),
+                Lent::Team(bytes) => bytes.team().write(bytes.at(), &[bytes.size() as u8])?,
+                Lent::Read(_) => {}
             }
         }
         Ok(())
@@ -35,9 +37,22 @@ struct Gpu {
 
 impl Gpu {
     fn new() -> Self {
-        let (device, queue) = request();
+        Self::with(None)
+    }
+
+    fn with(team: Option<Arc<dyn Team>>) -> Self {
+        let (device, queue) = request(team);
         assert!(is_cpu(&device));
         Self { device, queue }
+    }
+
+    /// A buffer of zeros, and what went wrong.
+    fn empty(&self, size: u64) -> (wgpu::Buffer, Option<wgpu::Error>) {
+        let usage = BufferUsages::STORAGE | BufferUsages::COPY_DST | BufferUsages::COPY_SRC | BufferUsages::MAP_READ;
+        let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let buffer =
+            self.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false });
+        (buffer, now(scope.pop()))
     }
 
     fn buffer(&self, bytes: &[u8]) -> wgpu::Buffer {
@@ -183,4 +198,94 @@ fn a_destroyed_device_tells_and_runs_nothing() {
     other.slice(..).map_async(wgpu::MapMode::Read, move |result| *sink.lock().unwrap() = Some(result.is_ok()));
     gpu.device.poll(wgt::PollType::Poll).unwrap();
     assert_eq!((*lost.lock().unwrap(), *told.lock().unwrap()), (1, Some(false)));
+}
+
+/// A memory of 100 bytes, and what is written there.
+#[derive(Debug, Default)]
+struct Small {
+    held: Mutex<Vec<(usize, usize)>>,
+    written: Mutex<Vec<(usize, Vec<u8>)>>,
+}
+
+impl Team for Small {
+    fn allocate(&self, bytes: usize) -> Option<usize> {
+        let mut held = self.held.lock().unwrap();
+        let sum: usize = held.iter().map(|(_, bytes)| bytes).sum();
+        if sum + bytes > 100 {
+            return None;
+        }
+        let at = 16 * (held.len() + 1);
+        held.push((at, bytes));
+        Some(at)
+    }
+
+    fn release(&self, at: usize, bytes: usize) {
+        let mut held = self.held.lock().unwrap();
+        let place = held.iter().position(|one| *one == (at, bytes)).expect("what is given back was given");
+        held.remove(place);
+    }
+
+    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), String> {
+        self.written.lock().unwrap().push((at, bytes.to_vec()));
+        Ok(())
+    }
+
+    fn read(&self, _: usize, _: &mut [u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn pack(&self, _: TeamMatrix, _: usize, _: usize, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn multiply(&self, _: TeamMatrix, _: Range<usize>, _: &[f32], _: &mut [f32]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn row(&self, _: TeamMatrix, _: usize, _: &mut [f32]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+}
+
+#[test]
+fn one_buffer_is_in_a_teams_memory_and_only_kernels_use_it() {
+    let team = Arc::new(Small::default());
+    let gpu = Gpu::with(Some(team.clone()));
+    next_is_of_team(&gpu.device);
+    let (weight, error) = gpu.empty(48);
+    assert!(error.is_none());
+    // The next one is not.
+    let own = gpu.buffer(&[7; 16]);
+    assert_eq!(*team.held.lock().unwrap(), [(16, 48)]);
+    assert_eq!(gpu.add(&[(&weight, 0..48, true), (&own, 0..4, false)]), None);
+    assert_eq!(gpu.add(&[(&weight, 0..48, false), (&weight, 0..48, false), (&own, 4..8, true)]), None);
+    assert_eq!(*team.written.lock().unwrap(), vec![(16, vec![48]); 3]);
+    assert!(gpu.add(&[(&weight, 0..16, false)]).is_some_and(|error| error.contains("a part of a buffer in a team's")));
+    // Nobody else writes there.
+    let scope = gpu.device.push_error_scope(wgpu::ErrorFilter::Validation);
+    gpu.queue.write_buffer(&weight, 0, &[1; 4]);
+    assert!(now(scope.pop()).is_some());
+    next_is_of_team(&gpu.device);
+    let (none, error) = gpu.empty(64);
+    assert!(matches!(error, Some(wgpu::Error::OutOfMemory { .. })));
+    drop(none);
+    weight.destroy();
+    assert_eq!(*team.held.lock().unwrap(), []);
+    next_is_of_team(&gpu.device);
+    let (weight, error) = gpu.empty(100);
+    assert!(error.is_none());
+    drop(weight);
+    assert_eq!(*team.held.lock().unwrap(), [], "without a call as well");
+}
+
+#[test]
+fn without_a_team_its_buffers_are_like_others() {
+    let gpu = Gpu::new();
+    next_is_of_team(&gpu.device);
+    let buffer = gpu.buffer(&[1, 2, 3, 4]);
+    assert_eq!(gpu.bytes(&buffer), [1, 2, 3, 4]);
 }

@@ -18,6 +18,8 @@ const RELAXED = new Uint8Array([
   ...[0x0a, 0x0f, 0x01, 0x0d, 0x00, 0x41, 0x01, 0xfd, 0x0f, 0x41, 0x02, 0xfd, 0x0f, 0xfd, 0x80, 0x02, 0x0b],
 ]);
 
+const MOST_RETRIES = 1;
+
 /** Whether vectors may be relaxed here: dot products of bytes are one instruction then. */
 export function hasRelaxedVectors(): boolean {
   return WebAssembly.validate(RELAXED);
@@ -27,7 +29,9 @@ export function hasRelaxedVectors(): boolean {
 export function compileTeam(engine: SentWasm | undefined, policy: RetryPolicy): Promise<WebAssembly.Module> {
   const isRelaxed = hasRelaxedVectors();
   const file = isRelaxed ? 'rillm_team_relaxed.wasm' : 'rillm_team.wasm';
-  return compileWasm(typeof engine === 'string' && /^(https?|file):/i.test(engine) ? new URL(file, engine) : own(isRelaxed), MARK, policy);
+  const url = typeof engine === 'string' && /^(https?|file):/i.test(engine) ? new URL(file, engine) : own(isRelaxed);
+  // A load waits for it, which can do without.
+  return compileWasm(url, MARK, { ...policy, retries: Math.min(policy.retries, MOST_RETRIES) });
 }
 
 // Bundlers look for exactly these expressions.
