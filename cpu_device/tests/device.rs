@@ -221,7 +221,7 @@ impl Team for Small {
 
     fn release(&self, at: usize, bytes: usize) {
         let mut held = self.held.lock().unwrap();
-        let place = held.iter().position(|one| *one == (at, bytes)).expect("what is given back was given");
+        let place = held.iter().position(|one| *one == (at, bytes)).unwrap();
         held.remove(place);
     }
 

@@ -40,12 +40,12 @@ impl LocalTeam {
 
     fn with<T>(&self, at: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
         let mut memory = self.memory.lock().unwrap();
-        let (begin, bytes) = memory.range_mut(..=at).next_back().expect("memory that was allocated");
+        let (begin, bytes) = memory.range_mut(..=at).next_back().unwrap();
         work(&mut bytes[at - begin..])
     }
 
     fn with_matrix<T>(&self, matrix: TeamMatrix, work: impl FnOnce(Format, &mut [u8]) -> T) -> T {
-        let format = Format::by_gguf_type(matrix.gguf_type).expect("a format of the team");
+        let format = Format::by_gguf_type(matrix.gguf_type).unwrap();
         let bytes = if matrix.is_packed {
             Packed::bytes(format, matrix.rows, matrix.columns).unwrap()
         } else {
