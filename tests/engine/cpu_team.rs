@@ -14,7 +14,7 @@ use crate::support::errors::check_error;
 use crate::support::team::LocalTeam;
 
 fn options(team: Option<&Arc<LocalTeam>>, precision: Precision) -> LoadOptions {
-    let team = team.map(|team| -> Arc<dyn Team> { team.clone() });
+    let team = team.map(|team| team.clone() as Arc<dyn Team>);
     let device = DeviceOptions { kind: DeviceKind::Cpu, team, ..Default::default() };
     LoadOptions { device_kind: DeviceKind::Cpu, precision: Some(precision), device, ..Default::default() }
 }
