@@ -82,7 +82,11 @@ for (const { precision, threads, engine, found } of engines) {
     return `${median.toFixed(1)} (${least.toFixed(1)}–${most.toFixed(1)})`;
   });
   const bytes = `${(engine.info.weight_bytes / 2 ** 20).toFixed(0)} MiB`;
-  console.log([engine.info.precision, threads, bytes, ...numbers, expected?.toFixed(1) ?? 'not known'].map((cell) => String(cell).padEnd(20)).join(''));
+  console.log(
+    [engine.info.precision, threads, bytes, ...numbers, expected?.toFixed(1) ?? 'not known']
+      .map((cell) => String(cell).padEnd(20))
+      .join(''),
+  );
   if (engine.info.device !== 'cpu' || engine.info.precision !== precision) throw new Error(`it ran in ${engine.info.precision}`);
   await engine.dispose();
 }
