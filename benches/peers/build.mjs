@@ -15,7 +15,7 @@ import { installLocked, versionOf } from '../install.mjs';
 const here = dirname(fileURLToPath(import.meta.url));
 const modules = join(here, 'node_modules');
 
-const PAGE = ['index.html', 'page.js', 'engines.js', 'measure.js', 'tables.js'];
+const PAGE = ['index.html', 'page.js', 'engines.js', 'transformers.js', 'measure.js', 'place.js', 'spread.js', 'tables.js'];
 /** Where in dist/vendor each file or folder of a package goes. */
 const VENDOR = {
   'wllama/index.js': '@wllama/wllama/esm/index.js',
@@ -25,6 +25,8 @@ const VENDOR = {
   'tokenizers/tokenizers.mjs': '@huggingface/tokenizers/dist/tokenizers.mjs',
   'onnxruntime-common': 'onnxruntime-common/dist/esm',
   'onnxruntime-web/ort.webgpu.bundle.min.mjs': 'onnxruntime-web/dist/ort.webgpu.bundle.min.mjs',
+  'onnxruntime-web/ort-wasm-simd-threaded.mjs': 'onnxruntime-web/dist/ort-wasm-simd-threaded.mjs',
+  'onnxruntime-web/ort-wasm-simd-threaded.wasm': 'onnxruntime-web/dist/ort-wasm-simd-threaded.wasm',
   'onnxruntime-web/ort-wasm-simd-threaded.asyncify.mjs': 'onnxruntime-web/dist/ort-wasm-simd-threaded.asyncify.mjs',
   'onnxruntime-web/ort-wasm-simd-threaded.asyncify.wasm': 'onnxruntime-web/dist/ort-wasm-simd-threaded.asyncify.wasm',
 };

@@ -2,14 +2,25 @@
 // every arrival of tokens to a callback, so that all are timed by the same clock. Each engine is set up as its documentation
 // says, and where there is a choice, as it is fastest.
 
+import { cpuOf } from './place.js';
+import { openTransformersHere } from './transformers.js';
+
 /** Tokens that every engine's context holds. */
 const CONTEXT_LENGTH = 1024;
 
-async function openRillm({ gguf, versions, shaderF16, webGpu }) {
+/** `precision` is that on the CPU; on the GPU rillm takes the one that it takes by itself. */
+const openRillm = (precision) => async (source) => {
+  const { gguf, versions, shaderF16, webGpu, device, threads } = source;
   const { Engine } = await import('rillm');
-  const engine = await Engine.load(gguf, { contextLength: CONTEXT_LENGTH });
+  const onCpu = { device, precision, ...(threads > 1 ? { threads } : {}) };
+  const engine = await Engine.load(gguf, { contextLength: CONTEXT_LENGTH, ...(device === 'cpu' ? onCpu : {}) });
+  const note = device === 'cpu' ? `, ${engine.info.precision}` : shaderF16 ? '' : ', no shader-f16';
   return {
-    facts: { version: versions.rillm, backend: webGpu, dtype: `${engine.info.quantization}${shaderF16 ? '' : ', no shader-f16'}` },
+    facts: {
+      version: versions.rillm,
+      backend: engine.info.device === 'cpu' ? cpuOf(threads) : webGpu,
+      dtype: `${engine.info.quantization}${note}`,
+    },
     async generate(prompt, newTokens, onTokens) {
       let last;
       for await (const chunk of await engine.completions.create({
@@ -27,9 +38,9 @@ async function openRillm({ gguf, versions, shaderF16, webGpu }) {
     },
     close: () => engine.dispose(),
   };
-}
+};
 
-async function openWllama({ gguf, versions, webGpu }) {
+async function openWllama({ gguf, versions, webGpu, device, threads }) {
   const { Wllama } = await import('@wllama/wllama');
   const log = [];
   const keep = (...parts) => log.push(parts.join(' '));
@@ -40,7 +51,8 @@ async function openWllama({ gguf, versions, webGpu }) {
   // Its loader by URL would also store the file in the browser; that is left out of its loading time.
   const response = await fetch(gguf);
   if (!response.ok) throw new Error(`${gguf}: status ${response.status}`);
-  await wllama.loadModel([await response.blob()], { n_ctx: CONTEXT_LENGTH, n_parallel: 1 });
+  const onCpu = device === 'cpu' ? { n_gpu_layers: 0, n_threads: threads } : {};
+  await wllama.loadModel([await response.blob()], { n_ctx: CONTEXT_LENGTH, n_parallel: 1, ...onCpu });
   return {
     facts: {
       version: `${versions['@wllama/wllama']} (llama.cpp ${Wllama.getLibllamaVersion()})`,
@@ -77,37 +89,21 @@ async function openWllama({ gguf, versions, webGpu }) {
 function wllamaBackend(log, wllama, webGpu) {
   const text = log.join('\n');
   const offloaded = text.match(/offloaded (\d+)\/(\d+) layers to GPU/);
-  const cpu = `CPU, ${wllama.isMultithread() ? `${wllama.getNumThreads()} threads` : 'one thread'}`;
   if (offloaded !== null && offloaded[1] !== '0') return `${webGpu}, ${offloaded[1]} of ${offloaded[2]} layers`;
   // It needs shader-f16 of the adapter, and else computes on the CPU.
-  return /load_tensors:\s+WebGPU\S* model buffer size/.test(text) ? webGpu : cpu;
+  const onGpu = /load_tensors:\s+WebGPU\S* model buffer size/.test(text);
+  return onGpu ? webGpu : cpuOf(wllama.isMultithread() ? wllama.getNumThreads() : 1);
 }
 
-async function openTransformers({ folder, versions, shaderF16, webGpu }) {
-  const { AutoModelForCausalLM, AutoTokenizer, env, Tensor } = await import('@huggingface/transformers');
-  // It takes what is not a path for a model of the Hub.
-  const [, base, name] = new URL(folder, document.baseURI).pathname.match(/^(.*\/)([^/]+)\/?$/);
-  Object.assign(env, {
-    allowLocalModels: true,
-    allowRemoteModels: false,
-    localModelPath: base,
-    useBrowserCache: false,
-    useWasmCache: false,
-  });
-  const vendor = new URL('vendor/onnxruntime-web/', document.baseURI).href;
-  env.backends.onnx.wasm.wasmPaths = {
-    mjs: `${vendor}ort-wasm-simd-threaded.asyncify.mjs`,
-    wasm: `${vendor}ort-wasm-simd-threaded.asyncify.wasm`,
-  };
-  const dtype = shaderF16 ? 'q4f16' : 'q4';
+async function openTransformers(source) {
+  const { library, name, facts } = await openTransformersHere(source);
+  const { AutoModelForCausalLM, AutoTokenizer, Tensor } = library;
+  const onGpu = source.device === 'gpu';
+  const dtype = onGpu ? (source.shaderF16 ? 'q4f16' : 'q4') : source.dtype;
   const tokenizer = await AutoTokenizer.from_pretrained(name);
-  const model = await AutoModelForCausalLM.from_pretrained(name, { dtype, device: 'webgpu' });
+  const model = await AutoModelForCausalLM.from_pretrained(name, { dtype, device: onGpu ? 'webgpu' : 'wasm' });
   return {
-    facts: {
-      version: `${versions['@huggingface/transformers']} (onnxruntime-web ${versions['onnxruntime-web']})`,
-      backend: webGpu,
-      dtype: `${dtype}, 8-bit activations (accuracy_level 4)`,
-    },
+    facts: { ...facts, dtype: `${dtype}, 8-bit activations${dtype === 'q8' ? '' : ' (accuracy_level 4)'}` },
     async generate(prompt, newTokens, onTokens) {
       const ids = tokenizer.encode(prompt, { add_special_tokens: false });
       const tensor = (values) => new Tensor('int64', BigInt64Array.from(values, BigInt), [1, ids.length]);
@@ -130,4 +126,12 @@ async function openTransformers({ folder, versions, shaderF16, webGpu }) {
   };
 }
 
-export const ENGINES = { rillm: openRillm, wllama: openWllama, 'transformers.js': openTransformers };
+export const ENGINES = {
+  rillm: openRillm('fast'),
+  'rillm-exact': openRillm('exact'),
+  wllama: openWllama,
+  'transformers.js': openTransformers,
+};
+
+/** Those that run if nothing else is asked for: on the CPU rillm in both precisions. */
+export const namesOf = (device) => Object.keys(ENGINES).filter((name) => device === 'cpu' || name !== 'rillm-exact');

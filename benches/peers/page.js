@@ -1,9 +1,11 @@
 // The side-by-side page: runs the engines in turn and shows figures and ratios. Unattended:
 // index.html?model=models/llama-3.2-1b&run=1&post=PATH posts each engine's report as JSON to PATH/log and all to PATH/done.
-// Further parameters: engines=rillm,wllama,transformers.js · new-tokens=128 · repetitions=3
+// Further parameters: engines=rillm,wllama,transformers.js · new-tokens=128 · repetitions=3 · device=gpu|cpu · of the CPU: threads=1|all and what
+// transformers.js takes there, dtype=q4|q8 and runtime=asyncify|plain
 
-import { ENGINES } from './engines.js';
-import { measureEngine } from './measure.js';
+import { ENGINES, namesOf } from './engines.js';
+import { measureEngines } from './measure.js';
+import { placeOf } from './place.js';
 import { ratiosOf, tableOf, textOf } from './tables.js';
 
 const byId = (id) => document.getElementById(id);
@@ -12,36 +14,31 @@ const parameters = new URLSearchParams(location.search);
 async function run({ post = async () => {} } = {}) {
   byId('run').disabled = true;
   try {
-    const model = parameters.get('model') ?? byId('model').value;
+    const given = Object.fromEntries(parameters);
+    const place = placeOf(given, navigator.hardwareConcurrency);
+    if (place.threads > 1 && !crossOriginIsolated) throw new Error('threads need a page that is served cross-origin isolated');
+    const names = given.engines?.split(',') ?? namesOf(place.device);
+    const unknown = names.find((name) => !Object.hasOwn(ENGINES, name));
+    if (unknown !== undefined) throw new Error(`there is no engine ${unknown}: there are ${Object.keys(ENGINES).join(', ')}`);
+    const model = given.model ?? byId('model').value;
     const versions = await (await fetch('versions.json')).json();
-    const adapter = await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' });
-    const shaderF16 = adapter?.features.has('shader-f16') ?? false;
-    const { vendor, architecture, device, description } = adapter?.info ?? {};
-    const machine = {
-      browser: navigator.userAgent,
-      adapter: { vendor, architecture, device, description },
-      shader_f16: shaderF16,
-      cross_origin_isolated: crossOriginIsolated,
-      model,
-      date: new Date().toISOString(),
-    };
+    const machine = { ...(await machineOf(place)), ...place, model };
     await post('log', machine);
-    byId('machine').textContent =
-      `${description || [vendor, architecture, device].filter(Boolean).join(' ') || 'no WebGPU adapter'}, shader-f16 ${shaderF16 ? 'on' : 'off'}; ${navigator.userAgent}`;
-    const webGpu = adapter?.info.isFallbackAdapter ? 'WebGPU in software' : 'WebGPU';
-    const source = { gguf: new URL(`${model}.gguf`, document.baseURI).href, folder: model, versions, shaderF16, webGpu };
-    const options = {
-      newTokens: Number(parameters.get('new-tokens') ?? 128),
-      repetitions: Number(parameters.get('repetitions') ?? 3),
+    byId('machine').textContent = `${machine.processor}; ${navigator.userAgent}`;
+    const { shader_f16: shaderF16, webGpu } = machine;
+    const { dtype = 'q4', runtime } = given;
+    const gguf = new URL(`${model}.gguf`, document.baseURI).href;
+    const source = { ...place, gguf, folder: model, versions, shaderF16, webGpu, dtype, runtime };
+    const reports = await measureEngines(names, source, {
+      newTokens: Number(given['new-tokens'] ?? 128),
+      repetitions: Number(given.repetitions ?? 3),
+      inTurns: place.device === 'cpu',
       onProgress: (text) => (byId('status').textContent = `${text}…`),
-    };
-    const reports = [];
-    for (const name of (parameters.get('engines') ?? Object.keys(ENGINES).join()).split(',')) {
-      if (!(name in ENGINES)) throw new Error(`there is no engine ${name}: there are ${Object.keys(ENGINES).join(', ')}`);
-      reports.push(await measureEngine(name, source, options));
-      await post('log', reports.at(-1));
-      show(tableOf(reports));
-    }
+      async onReport(found) {
+        await post('log', found.at(-1));
+        show(tableOf(found));
+      },
+    });
     byId('status').textContent = 'Done.';
     await post('done', { ...machine, engines: reports, ratios: ratiosOf(reports) });
   } catch (error) {
@@ -50,6 +47,23 @@ async function run({ post = async () => {} } = {}) {
   } finally {
     byId('run').disabled = false;
   }
+}
+
+/** What computes, in words and as the browser names it. */
+async function machineOf({ device }) {
+  const adapter = device === 'gpu' ? await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' }) : undefined;
+  const { vendor, architecture, device: chip, description } = adapter?.info ?? {};
+  const shader_f16 = adapter?.features.has('shader-f16') ?? false;
+  const name = description || [vendor, architecture, chip].filter(Boolean).join(' ') || 'no WebGPU adapter';
+  return {
+    browser: navigator.userAgent,
+    adapter: { vendor, architecture, device: chip, description },
+    shader_f16,
+    processor: device === 'cpu' ? `the CPU, of ${navigator.hardwareConcurrency} cores` : `${name}, shader-f16 ${shader_f16 ? 'on' : 'off'}`,
+    webGpu: adapter?.info.isFallbackAdapter ? 'WebGPU in software' : 'WebGPU',
+    cross_origin_isolated: crossOriginIsolated,
+    date: new Date().toISOString(),
+  };
 }
 
 let text = '';

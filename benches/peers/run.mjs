@@ -3,8 +3,10 @@
 //
 //   npm run peers -- [--model benches/peers/models/tiny] [--engines rillm,wllama] [--new-tokens N] [--repetitions N]
 //                    [--adapter swiftshader|gpu] [--json]
+//   npm run peers -- --device cpu [--threads 1|N|all] [--dtype q4|q8] [--runtime asyncify|plain]
 
 import { existsSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -12,20 +14,34 @@ import { parseArgs } from 'node:util';
 import { main, Problem } from '../../scripts/command.mjs';
 import { runUnattended } from '../unattended.mjs';
 import { buildPeers } from './build.mjs';
+import { placeOf } from './place.js';
 import { tableOf, textOf } from './tables.js';
 
 const here = dirname(fileURLToPath(import.meta.url));
 
 await main(async () => {
   const text = { type: 'string' };
-  const options = { model: text, engines: text, 'new-tokens': text, repetitions: text, adapter: text, json: { type: 'boolean' } };
+  const ofTheCpu = { device: text, threads: text, dtype: text, runtime: text };
+  const options = {
+    model: text,
+    engines: text,
+    'new-tokens': text,
+    repetitions: text,
+    adapter: text,
+    json: { type: 'boolean' },
+    ...ofTheCpu,
+  };
   const { model = join(here, 'models/tiny'), adapter, json, ...parameters } = parseArgs({ options }).values;
+  try {
+    placeOf(parameters, availableParallelism());
+  } catch (error) {
+    throw new Problem(error.message);
+  }
   if (!existsSync(`${resolve(model)}.gguf`))
     throw new Problem(`there is no ${model}.gguf: make one with synthetic/make.py, see docs/benchmarks.md`);
   const mounts = { '/': await buildPeers(), '/models/': dirname(resolve(model)) };
   const result = await runUnattended(mounts, { ...parameters, model: `models/${basename(model)}` }, { adapter });
   if (json) return console.log(JSON.stringify(result));
-  const { adapter: found, browser: agent, shader_f16 } = result;
-  console.log(`${result.model}; ${found.description || found.vendor}, shader-f16 ${shader_f16 ? 'on' : 'off'}; ${agent}; ${result.date}\n`);
+  console.log(`${result.model}; ${result.processor}; ${result.browser}; ${result.date}\n`);
   console.log(textOf(tableOf(result.engines)));
 });

@@ -15,6 +15,19 @@ const OWN_COUNTS = {
 
 const number = (value) => (value === undefined ? '–' : value >= 100 ? Math.round(value).toLocaleString('en') : value.toPrecision(3));
 
+/** What the runs were apart, where the report says it. */
+const RANGES = {
+  'decode after 16, tokens/s': (report) => report.decode[0].range,
+  'decode after 512, tokens/s': (report) => report.decode[1].range,
+  'prefill 512, tokens/s': (report) => report.prefill.range,
+};
+
+function figure(report, name) {
+  const median = number(FIGURES[name](report));
+  const range = RANGES[name]?.(report);
+  return range === undefined ? median : `${median} (${range.map(number).join('–')})`;
+}
+
 /** How many times as fast rillm is: by tokens per second, or by time. */
 export function ratiosOf(reports) {
   const ours = reports.find(({ name, error }) => name === 'rillm' && error === undefined);
@@ -31,15 +44,15 @@ export function ratiosOf(reports) {
 
 /** → {columns, rows}: figures by engine, then the ratios. */
 export function tableOf(reports) {
-  const cell = (report, of) => (report.error === undefined ? number(of(report)) : '–');
+  const cell = (report, of) => (report.error === undefined ? of(report) : '–');
   const words = (report, field) => (report.error === undefined ? report[field] : `did not run: ${report.error}`);
   const ratios = ratiosOf(reports);
   return {
     columns: ['', ...reports.map(({ name }) => name)],
     rows: [
       ...['version', 'backend', 'dtype'].map((field) => [field, ...reports.map((report) => words(report, field))]),
-      ...Object.entries(FIGURES).map(([name, of]) => [name, ...reports.map((report) => cell(report, of))]),
-      ...Object.entries(OWN_COUNTS).map(([name, of]) => [name, ...reports.map((report) => cell(report, of))]),
+      ...Object.keys(FIGURES).map((name) => [name, ...reports.map((report) => cell(report, () => figure(report, name)))]),
+      ...Object.entries(OWN_COUNTS).map(([name, of]) => [name, ...reports.map((report) => cell(report, () => number(of(report))))]),
       ...Object.keys(FIGURES).map((name) => [
         `rillm, times as fast: ${name.replace(/, [^,]*$/, '')}`,
         ...reports.map((report) => {

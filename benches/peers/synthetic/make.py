@@ -1,8 +1,10 @@
 """Writes models of random weights for the side-by-side run: one GGUF file for rillm and wllama, one folder for transformers.js.
 
-usage: make.py OUT [--shape llama-3.2-1b] [--quantization q4_0] [--embedding q8_0] [--dtypes q4f16,q4] [--only gguf|onnx] [--seed 0]
+usage: make.py OUT [--shape llama-3.2-1b] [--format q4_0] [--embedding q8_0] [--dtypes q4f16,q4] [--only gguf|onnx] [--name NAME] [--seed 0]
 
-OUT/SHAPE.gguf and OUT/SHAPE/ are written. The packages that it needs stand in requirements.txt."""
+OUT/NAME.gguf and OUT/NAME/ are written; the name is that of the shape if no other is given. The format q4_k_m is llama.cpp's mix: Q4_K, and Q6_K for the
+embedding and in half of the layers for value and down-projection; where a row is no multiple of 256 weights, Q5_0 and Q8_0 in their places.
+The packages that it needs stand in requirements.txt."""
 
 import argparse
 import pathlib
@@ -14,23 +16,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--shape", default="llama-3.2-1b", choices=SHAPES)
-    parser.add_argument("--quantization", default="q4_0", choices=["q4_0", "q8_0", "f16"], help="of the GGUF's matrices")
-    parser.add_argument("--embedding", default="q8_0", choices=["q4_0", "q8_0", "q6_k", "f16"], help="of the GGUF's embedding, which is the output's too")
-    parser.add_argument("--dtypes", default="q4f16,q4", help="of the ONNX graphs; q4f16 needs shader-f16, q4 computes in float32")
+    parser.add_argument("--format", default="q4_0", choices=["q4_0", "q4_k_m", "q8_0", "f16"], help="of the GGUF's matrices")
+    parser.add_argument("--embedding", choices=["q4_0", "q8_0", "q6_k", "f16"], help="of the GGUF's embedding, which is the output's too; q8_0, with q4_k_m q6_k")
+    parser.add_argument("--dtypes", default="q4f16,q4", help="of the ONNX graphs; q4f16 needs shader-f16, q4 computes in float32, q8 too but for products")
+    parser.add_argument("--name", help="of the file and the folder")
     parser.add_argument("--only", choices=["gguf", "onnx"])
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     shape = SHAPES[arguments.shape]
+    name = arguments.name or arguments.shape
+    embedding = arguments.embedding or ("q6_k" if arguments.format == "q4_k_m" else "q8_0")
     arguments.out.mkdir(parents=True, exist_ok=True)
     # Imported where they are wanted, so that a machine that lacks one of the packages can write the other kind.
     if arguments.only != "onnx":
         from gguf_model import write_gguf
 
-        write_gguf(str(arguments.out / f"{arguments.shape}.gguf"), arguments.shape, shape, arguments.quantization, arguments.embedding, arguments.seed)
+        write_gguf(str(arguments.out / f"{name}.gguf"), arguments.shape, shape, arguments.format, embedding, arguments.seed)
     if arguments.only != "gguf":
         from onnx_model import write_onnx
 
-        write_onnx(arguments.out / arguments.shape, shape, arguments.dtypes.split(","), arguments.seed)
+        write_onnx(arguments.out / name, shape, arguments.dtypes.split(","), arguments.seed)
 
 
 if __name__ == "__main__":

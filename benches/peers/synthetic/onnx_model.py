@@ -2,7 +2,8 @@
 builder writes decoders (https://github.com/microsoft/onnxruntime-genai, src/python/py/models/builder.py) and its operators are
 ONNX Runtime's own (docs/ContribOperators.md there): 4-bit matrices in MatMulNBits with blocks of 32, GroupQueryAttention with
 packed query, key and value and the rope inside, normalisation fused with the residual. Choices that make it faster are taken:
-accuracy_level 4 (8-bit activations), and logits of the last token only (num_logits_to_keep)."""
+accuracy_level 4 (8-bit activations), and logits of the last token only (num_logits_to_keep). The dtype q8 has the products and the
+embedding as ONNX Runtime's dynamic quantisation writes them: activations of 8 bits by DynamicQuantizeLinear, MatMulInteger, and floats of the sums."""
 
 import json
 import pathlib
@@ -15,11 +16,12 @@ from vocabulary import BEGIN, END, vocabulary
 
 BLOCK = 32
 # The suffixes are those that transformers.js looks for by its option dtype.
-DTYPES = {"q4f16": (TensorProto.FLOAT16, np.float16), "q4": (TensorProto.FLOAT, np.float32)}
+DTYPES = {"q4f16": (TensorProto.FLOAT16, np.float16), "q4": (TensorProto.FLOAT, np.float32), "q8": (TensorProto.FLOAT, np.float32)}
+SUFFIXES = {"q4f16": "_q4f16", "q4": "_q4", "q8": "_quantized"}
 # A browser reads each file into one ArrayBuffer.
 LARGEST_FILE = 1 << 30
 ALIGNMENT = 4096
-STD_OF_4_BITS = 4.61
+STD_OF_4_BITS, STD_OF_8_BITS = 4.61, 73.9
 
 
 class ExternalData:
@@ -64,6 +66,9 @@ class Decoder:
     def __init__(self, graph_file: pathlib.Path, shape: Shape, dtype: str, seed: int):
         self.shape = shape
         self.element, self.numpy = DTYPES[dtype]
+        self.has_8_bits = dtype == "q8"
+        # What is quantised already, by name: products with the same input share it.
+        self.quantized: dict[str, list[str]] = {}
         self.rng = np.random.default_rng(seed)
         self.data = ExternalData(graph_file)
         self.nodes = []
@@ -81,13 +86,47 @@ class Decoder:
     def ones(self, name: str, size: int) -> str:
         return self.data.add(name, np.ones(size, self.numpy), self.element)
 
-    def mat_mul(self, x: str, name: str, outputs: int, inputs: int, bias: bool = False) -> str:
+    def scalar(self, name: str, value: float, zero_point: bool = False) -> str:
+        kind = TensorProto.INT8 if zero_point else TensorProto.FLOAT
+        self.constants.append(helper.make_tensor(name, kind, [], [value]))
+        return name
+
+    def noise_of_8_bits(self, name: str, rows: int, columns: int) -> str:
+        return self.data.add(name, self.rng.integers(-128, 128, (rows, columns), np.int8), TensorProto.INT8)
+
+    def product_of_8_bits(self, x: str, name: str, outputs: int, inputs: int) -> str:
+        if x not in self.quantized:
+            parts = [f"{x}/{part}" for part in ("quantized", "scale", "zero_point")]
+            self.node("DynamicQuantizeLinear", [x], f"{x}/quantize", parts)
+            self.quantized[x] = parts
+        quantized, scale, zero_point = self.quantized[x]
+        weight = self.noise_of_8_bits(f"{name}.weight_quantized", inputs, outputs)
+        weight_scale = self.scalar(f"{name}.weight_scale", WEIGHT_STD / STD_OF_8_BITS)
+        sums = self.node("MatMulInteger", [quantized, weight, zero_point, self.scalar(f"{name}.weight_zero_point", 0, True)], f"{name}/integers")
+        floats = self.node("Cast", [sums], f"{name}/cast", to=TensorProto.FLOAT)
+        return self.node("Mul", [floats, self.node("Mul", [scale, weight_scale], f"{name}/scale")], name)
+
+    def embedding(self) -> str:
+        shape = self.shape
+        name = "model.embed_tokens.weight"
+        if self.has_8_bits:
+            rows = self.node("Gather", [self.noise_of_8_bits(name, shape.vocab, shape.n_embd), "input_ids"], "embed_tokens/rows", axis=0)
+            scale, zero_point = self.scalar(f"{name}_scale", EMBEDDING_STD / STD_OF_8_BITS), self.scalar(f"{name}_zero_point", 0, True)
+            return self.node("DequantizeLinear", [rows, scale, zero_point], "embed_tokens")
+        table = (self.rng.standard_normal((shape.vocab, shape.n_embd), np.float32) * EMBEDDING_STD).astype(self.numpy)
+        return self.node("Gather", [self.data.add(name, table, self.element), "input_ids"], "embed_tokens", axis=0)
+
+    def product_of_4_bits(self, x: str, name: str, outputs: int, inputs: int) -> str:
         blocks = inputs // BLOCK
         weight = self.rng.integers(0, 256, (outputs, blocks, BLOCK // 2), np.uint8)
         scale = np.full((outputs, blocks), WEIGHT_STD / STD_OF_4_BITS, self.numpy)
         b = self.data.add(f"{name}.weight_quantized", weight, TensorProto.UINT8)
         s = self.data.add(f"{name}.weight_scales", scale, self.element)
-        y = self.node("MatMulNBits", [x, b, s], name, domain="com.microsoft", K=inputs, N=outputs, bits=4, block_size=BLOCK, accuracy_level=4)
+        return self.node("MatMulNBits", [x, b, s], name, domain="com.microsoft", K=inputs, N=outputs, bits=4, block_size=BLOCK, accuracy_level=4)
+
+    def mat_mul(self, x: str, name: str, outputs: int, inputs: int, bias: bool = False) -> str:
+        product = self.product_of_8_bits if self.has_8_bits else self.product_of_4_bits
+        y = product(x, name, outputs, inputs)
         if bias:
             values = (self.rng.standard_normal(outputs) * WEIGHT_STD).astype(self.numpy)
             y = self.node("Add", [y, self.data.add(f"{name}.bias", values, self.element)], f"{name}/bias")
@@ -111,9 +150,7 @@ class Decoder:
     def build(self):
         shape = self.shape
         query, key_value = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-        table = (self.rng.standard_normal((shape.vocab, shape.n_embd), np.float32) * EMBEDDING_STD).astype(self.numpy)
-        embedding = self.data.add("model.embed_tokens.weight", table, self.element)
-        x = self.node("Gather", [embedding, "input_ids"], "embed_tokens", axis=0)
+        x = self.embedding()
         cos, sin = self.rope_caches()
         seqlens_k, total = self.lengths()
 
@@ -177,7 +214,9 @@ def write_onnx(folder: pathlib.Path, shape: Shape, dtypes: list[str], seed: int)
     (folder / "onnx").mkdir(parents=True, exist_ok=True)
     files = {}
     for dtype in dtypes:
-        graph_file = folder / "onnx" / f"model_{dtype}.onnx"
+        if dtype not in DTYPES:
+            raise SystemExit(f"there is no dtype {dtype} here: there are {', '.join(DTYPES)}")
+        graph_file = folder / "onnx" / f"model{SUFFIXES[dtype]}.onnx"
         decoder = Decoder(graph_file, shape, dtype, seed)
         save_model(decoder.build(), graph_file)
         files[graph_file.name] = decoder.data.files
