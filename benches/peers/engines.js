@@ -95,15 +95,19 @@ function wllamaBackend(log, wllama, webGpu) {
   return onGpu ? webGpu : cpuOf(wllama.isMultithread() ? wllama.getNumThreads() : 1);
 }
 
-async function openTransformers(source) {
+const ACTIVATIONS = { q8: ', 8-bit activations', fp32: '' };
+ACTIVATIONS.q4 = ACTIVATIONS.q4f16 = `${ACTIVATIONS.q8} (accuracy_level 4)`;
+
+/** `dtype` is that on the CPU: on the GPU it is what fits best what the adapter can do. */
+const openTransformers = (dtypeOnCpu) => async (source) => {
   const { library, name, facts } = await openTransformersHere(source);
   const { AutoModelForCausalLM, AutoTokenizer, Tensor } = library;
   const onGpu = source.device === 'gpu';
-  const dtype = onGpu ? (source.shaderF16 ? 'q4f16' : 'q4') : source.dtype;
+  const dtype = onGpu ? (source.shaderF16 ? 'q4f16' : 'q4') : dtypeOnCpu;
   const tokenizer = await AutoTokenizer.from_pretrained(name);
   const model = await AutoModelForCausalLM.from_pretrained(name, { dtype, device: onGpu ? 'webgpu' : 'wasm' });
   return {
-    facts: { ...facts, dtype: `${dtype}, 8-bit activations${dtype === 'q8' ? '' : ' (accuracy_level 4)'}` },
+    facts: { ...facts, dtype: `${dtype}${ACTIVATIONS[dtype]}` },
     async generate(prompt, newTokens, onTokens) {
       const ids = tokenizer.encode(prompt, { add_special_tokens: false });
       const tensor = (values) => new Tensor('int64', BigInt64Array.from(values, BigInt), [1, ids.length]);
@@ -124,14 +128,20 @@ async function openTransformers(source) {
     },
     close: () => model.dispose(),
   };
-}
+};
 
 export const ENGINES = {
   rillm: openRillm('fast'),
   'rillm-exact': openRillm('exact'),
   wllama: openWllama,
-  'transformers.js': openTransformers,
+  // By itself it takes q8 on the CPU.
+  'transformers.js': openTransformers('q8'),
+  'transformers.js-q4': openTransformers('q4'),
+  'transformers.js-fp32': openTransformers('fp32'),
 };
 
-/** Those that run if nothing else is asked for: on the CPU rillm in both precisions. */
-export const namesOf = (device) => Object.keys(ENGINES).filter((name) => device === 'cpu' || name !== 'rillm-exact');
+/** Those that run if nothing else is asked for. */
+export const NAMES = {
+  gpu: ['rillm', 'wllama', 'transformers.js'],
+  cpu: ['rillm', 'rillm-exact', 'wllama', 'transformers.js'],
+};

@@ -1,9 +1,9 @@
 // The side-by-side page: runs the engines in turn and shows figures and ratios. Unattended:
 // index.html?model=models/llama-3.2-1b&run=1&post=PATH posts each engine's report as JSON to PATH/log and all to PATH/done.
-// Further parameters: engines=rillm,wllama,transformers.js · new-tokens=128 · repetitions=3 · device=gpu|cpu · of the CPU: threads=1|all and what
-// transformers.js takes there, dtype=q4|q8 and runtime=asyncify|plain
+// Further parameters: engines=rillm,wllama,transformers.js · new-tokens=128 · repetitions=3 · device=gpu|cpu · threads=1|all on the
+// CPU · runtime=asyncify|plain, which of ONNX Runtime's files transformers.js takes
 
-import { ENGINES, namesOf } from './engines.js';
+import { ENGINES, NAMES } from './engines.js';
 import { measureEngines } from './measure.js';
 import { placeOf } from './place.js';
 import { ratiosOf, tableOf, textOf } from './tables.js';
@@ -17,7 +17,7 @@ async function run({ post = async () => {} } = {}) {
     const given = Object.fromEntries(parameters);
     const place = placeOf(given, navigator.hardwareConcurrency);
     if (place.threads > 1 && !crossOriginIsolated) throw new Error('threads need a page that is served cross-origin isolated');
-    const names = given.engines?.split(',') ?? namesOf(place.device);
+    const names = given.engines?.split(',') ?? NAMES[place.device];
     const unknown = names.find((name) => !Object.hasOwn(ENGINES, name));
     if (unknown !== undefined) throw new Error(`there is no engine ${unknown}: there are ${Object.keys(ENGINES).join(', ')}`);
     const model = given.model ?? byId('model').value;
@@ -26,9 +26,8 @@ async function run({ post = async () => {} } = {}) {
     await post('log', machine);
     byId('machine').textContent = `${machine.processor}; ${navigator.userAgent}`;
     const { shader_f16: shaderF16, webGpu } = machine;
-    const { dtype = 'q4', runtime } = given;
     const gguf = new URL(`${model}.gguf`, document.baseURI).href;
-    const source = { ...place, gguf, folder: model, versions, shaderF16, webGpu, dtype, runtime };
+    const source = { ...place, gguf, folder: model, versions, shaderF16, webGpu, runtime: given.runtime };
     const reports = await measureEngines(names, source, {
       newTokens: Number(given['new-tokens'] ?? 128),
       repetitions: Number(given.repetitions ?? 3),

@@ -3,7 +3,7 @@
 //
 //   npm run peers -- [--model benches/peers/models/tiny] [--engines rillm,wllama] [--new-tokens N] [--repetitions N]
 //                    [--adapter swiftshader|gpu] [--json]
-//   npm run peers -- --device cpu [--threads 1|N|all] [--dtype q4|q8] [--runtime asyncify|plain]
+//   npm run peers -- --device cpu [--threads 1|N|all] [--runtime asyncify|plain]
 
 import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -21,7 +21,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 
 await main(async () => {
   const text = { type: 'string' };
-  const ofTheCpu = { device: text, threads: text, dtype: text, runtime: text };
+  const ofTheCpu = { device: text, threads: text, runtime: text };
   const options = {
     model: text,
     engines: text,

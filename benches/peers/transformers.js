@@ -3,10 +3,17 @@
 import { cpuOf } from './place.js';
 
 /**
- * → {library, name, facts}: `name` is what it calls the model in `folder`. `runtime` is the file of ONNX Runtime on the CPU: `asyncify` is the one that
- * transformers.js takes by itself, `plain` the one without WebGPU.
+ * → {library, name, facts}: `name` is what it calls the model in `folder`. `runtime` is the file of ONNX Runtime: `asyncify` is the one that
+ * transformers.js takes by itself, `plain` the one without WebGPU, which is a tenth faster on the CPU.
  */
-export async function openTransformersHere({ folder, versions, webGpu, device, threads, runtime = 'asyncify' }) {
+export async function openTransformersHere({
+  folder,
+  versions,
+  webGpu,
+  device,
+  threads,
+  runtime = device === 'cpu' ? 'plain' : 'asyncify',
+}) {
   const library = await import('@huggingface/transformers');
   const { env } = library;
   // It takes what is not a path for a model of the Hub.

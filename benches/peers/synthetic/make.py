@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--shape", default="llama-3.2-1b", choices=SHAPES)
     parser.add_argument("--format", default="q4_0", choices=["q4_0", "q4_k_m", "q8_0", "f16"], help="of the GGUF's matrices")
     parser.add_argument("--embedding", choices=["q4_0", "q8_0", "q6_k", "f16"], help="of the GGUF's embedding, which is the output's too; q8_0, with q4_k_m q6_k")
-    parser.add_argument("--dtypes", default="q4f16,q4", help="of the ONNX graphs; q4f16 needs shader-f16, q4 computes in float32, q8 too but for products")
+    parser.add_argument("--dtypes", default="q4f16,q4", help="of the ONNX graphs; q4f16 needs shader-f16, q4 and fp32 compute in float32, q8 too but for products")
     parser.add_argument("--name", help="of the file and the folder")
     parser.add_argument("--only", choices=["gguf", "onnx"])
     parser.add_argument("--seed", type=int, default=0)

@@ -16,8 +16,8 @@ from vocabulary import BEGIN, END, vocabulary
 
 BLOCK = 32
 # The suffixes are those that transformers.js looks for by its option dtype.
-DTYPES = {"q4f16": (TensorProto.FLOAT16, np.float16), "q4": (TensorProto.FLOAT, np.float32), "q8": (TensorProto.FLOAT, np.float32)}
-SUFFIXES = {"q4f16": "_q4f16", "q4": "_q4", "q8": "_quantized"}
+DTYPES = {"q4f16": (TensorProto.FLOAT16, np.float16), "q4": (TensorProto.FLOAT, np.float32), "q8": (TensorProto.FLOAT, np.float32), "fp32": (TensorProto.FLOAT, np.float32)}
+SUFFIXES = {"q4f16": "_q4f16", "q4": "_q4", "q8": "_quantized", "fp32": ""}
 # A browser reads each file into one ArrayBuffer.
 LARGEST_FILE = 1 << 30
 ALIGNMENT = 4096
@@ -66,7 +66,7 @@ class Decoder:
     def __init__(self, graph_file: pathlib.Path, shape: Shape, dtype: str, seed: int):
         self.shape = shape
         self.element, self.numpy = DTYPES[dtype]
-        self.has_8_bits = dtype == "q8"
+        self.dtype = dtype
         # What is quantised already, by name: products with the same input share it.
         self.quantized: dict[str, list[str]] = {}
         self.rng = np.random.default_rng(seed)
@@ -106,10 +106,14 @@ class Decoder:
         floats = self.node("Cast", [sums], f"{name}/cast", to=TensorProto.FLOAT)
         return self.node("Mul", [floats, self.node("Mul", [scale, weight_scale], f"{name}/scale")], name)
 
+    def product_of_floats(self, x: str, name: str, outputs: int, inputs: int) -> str:
+        weight = self.rng.standard_normal((inputs, outputs), np.float32) * np.float32(WEIGHT_STD)
+        return self.node("MatMul", [x, self.data.add(f"{name}.weight", weight, self.element)], name)
+
     def embedding(self) -> str:
         shape = self.shape
         name = "model.embed_tokens.weight"
-        if self.has_8_bits:
+        if self.dtype == "q8":
             rows = self.node("Gather", [self.noise_of_8_bits(name, shape.vocab, shape.n_embd), "input_ids"], "embed_tokens/rows", axis=0)
             scale, zero_point = self.scalar(f"{name}_scale", EMBEDDING_STD / STD_OF_8_BITS), self.scalar(f"{name}_zero_point", 0, True)
             return self.node("DequantizeLinear", [rows, scale, zero_point], "embed_tokens")
@@ -125,7 +129,7 @@ class Decoder:
         return self.node("MatMulNBits", [x, b, s], name, domain="com.microsoft", K=inputs, N=outputs, bits=4, block_size=BLOCK, accuracy_level=4)
 
     def mat_mul(self, x: str, name: str, outputs: int, inputs: int, bias: bool = False) -> str:
-        product = self.product_of_8_bits if self.has_8_bits else self.product_of_4_bits
+        product = {"q8": self.product_of_8_bits, "fp32": self.product_of_floats}.get(self.dtype, self.product_of_4_bits)
         y = product(x, name, outputs, inputs)
         if bias:
             values = (self.rng.standard_normal(outputs) * WEIGHT_STD).astype(self.numpy)
