@@ -15,7 +15,10 @@ import { installLocked, versionOf } from '../install.mjs';
 const here = dirname(fileURLToPath(import.meta.url));
 const modules = join(here, 'node_modules');
 
-const PAGE = ['index.html', 'page.js', 'engines.js', 'transformers.js', 'measure.js', 'place.js', 'spread.js', 'tables.js'];
+const PAGE = [
+  ...['index.html', 'page.js', 'place.js', 'measure.js', 'spread.js', 'tables.js', 'texts.js'],
+  ...['generation.js', 'engines.js', 'embedding.js', 'embedders.js', 'transformers.js', 'wllama.js'],
+];
 /** Where in dist/vendor each file or folder of a package goes. */
 const VENDOR = {
   'wllama/index.js': '@wllama/wllama/esm/index.js',

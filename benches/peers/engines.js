@@ -1,9 +1,10 @@
-// The engines side by side, each behind the same face: open() loads a model and gives {facts, generate, close}. `generate` tells
+// The engines that write text, each behind the same face: open() loads a model and gives {facts, generate, close}. `generate` tells
 // every arrival of tokens to a callback, so that all are timed by the same clock. Each engine is set up as its documentation
 // says, and where there is a choice, as it is fastest.
 
 import { cpuOf } from './place.js';
 import { openTransformersHere } from './transformers.js';
+import { fetchBlob, openWllamaHere } from './wllama.js';
 
 /** Tokens that every engine's context holds. */
 const CONTEXT_LENGTH = 1024;
@@ -40,25 +41,12 @@ const openRillm = (precision) => async (source) => {
   };
 };
 
-async function openWllama({ gguf, versions, webGpu, device, threads }) {
-  const { Wllama } = await import('@wllama/wllama');
-  const log = [];
-  const keep = (...parts) => log.push(parts.join(' '));
-  const wllama = new Wllama(
-    { default: new URL('vendor/wllama/wllama.wasm', document.baseURI).href },
-    { logger: { debug: keep, log: keep, warn: keep, error: keep } },
-  );
-  // Its loader by URL would also store the file in the browser; that is left out of its loading time.
-  const response = await fetch(gguf);
-  if (!response.ok) throw new Error(`${gguf}: status ${response.status}`);
-  const onCpu = device === 'cpu' ? { n_gpu_layers: 0, n_threads: threads } : {};
-  await wllama.loadModel([await response.blob()], { n_ctx: CONTEXT_LENGTH, n_parallel: 1, ...onCpu });
+async function openWllama(source) {
+  const { wllama, log, facts } = await openWllamaHere(source);
+  const onCpu = source.device === 'cpu' ? { n_gpu_layers: 0, n_threads: source.threads } : {};
+  await wllama.loadModel([await fetchBlob(source.gguf)], { n_ctx: CONTEXT_LENGTH, n_parallel: 1, ...onCpu });
   return {
-    facts: {
-      version: `${versions['@wllama/wllama']} (llama.cpp ${Wllama.getLibllamaVersion()})`,
-      backend: wllamaBackend(log, wllama, webGpu),
-      dtype: 'the same file',
-    },
+    facts: facts(),
     log,
     async generate(prompt, newTokens, onTokens) {
       let last;
@@ -83,16 +71,6 @@ async function openWllama({ gguf, versions, webGpu, device, threads }) {
     },
     close: () => wllama.exit(),
   };
-}
-
-/** llama.cpp writes what it offloaded into its log. */
-function wllamaBackend(log, wllama, webGpu) {
-  const text = log.join('\n');
-  const offloaded = text.match(/offloaded (\d+)\/(\d+) layers to GPU/);
-  if (offloaded !== null && offloaded[1] !== '0') return `${webGpu}, ${offloaded[1]} of ${offloaded[2]} layers`;
-  // It needs shader-f16 of the adapter, and else computes on the CPU.
-  const onGpu = /load_tensors:\s+WebGPU\S* model buffer size/.test(text);
-  return onGpu ? webGpu : cpuOf(wllama.isMultithread() ? wllama.getNumThreads() : 1);
 }
 
 const ACTIVATIONS = { q8: ', 8-bit activations', fp32: '' };
@@ -141,7 +119,7 @@ export const ENGINES = {
 };
 
 /** Those that run if nothing else is asked for. */
-export const NAMES = {
+export const DEFAULTS = {
   gpu: ['rillm', 'wllama', 'transformers.js'],
   cpu: ['rillm', 'rillm-exact', 'wllama', 'transformers.js'],
 };

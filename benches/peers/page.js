@@ -1,9 +1,10 @@
 // The side-by-side page: runs the engines in turn and shows figures and ratios. Unattended:
 // index.html?model=models/llama-3.2-1b&run=1&post=PATH posts each engine's report as JSON to PATH/log and all to PATH/done.
-// Further parameters: engines=rillm,wllama,transformers.js · new-tokens=128 · repetitions=3 · device=gpu|cpu · threads=1|all on the
+// Further parameters: task=generation|embedding · engines=rillm,wllama,transformers.js · new-tokens=128 · repetitions=3 · device=gpu|cpu · threads=1|all on the
 // CPU · runtime=asyncify|plain, which of ONNX Runtime's files transformers.js takes
 
-import { ENGINES, NAMES } from './engines.js';
+import { embedding } from './embedding.js';
+import { generation } from './generation.js';
 import { measureEngines } from './measure.js';
 import { placeOf } from './place.js';
 import { ratiosOf, tableOf, textOf } from './tables.js';
@@ -11,15 +12,22 @@ import { ratiosOf, tableOf, textOf } from './tables.js';
 const byId = (id) => document.getElementById(id);
 const parameters = new URLSearchParams(location.search);
 
+const TASKS = { generation, embedding };
+
+function named(all, name, what) {
+  if (!Object.hasOwn(all, name)) throw new Error(`there is no ${what} ${name}: there are ${Object.keys(all).join(', ')}`);
+  return all[name];
+}
+
 async function run({ post = async () => {} } = {}) {
   byId('run').disabled = true;
   try {
     const given = Object.fromEntries(parameters);
     const place = placeOf(given, navigator.hardwareConcurrency);
     if (place.threads > 1 && !crossOriginIsolated) throw new Error('threads need a page that is served cross-origin isolated');
-    const names = given.engines?.split(',') ?? NAMES[place.device];
-    const unknown = names.find((name) => !Object.hasOwn(ENGINES, name));
-    if (unknown !== undefined) throw new Error(`there is no engine ${unknown}: there are ${Object.keys(ENGINES).join(', ')}`);
+    const task = named(TASKS, given.task ?? 'generation', 'task');
+    const names = given.engines?.split(',') ?? task.byDefault[place.device];
+    for (const name of names) named(task.engines, name, 'engine');
     const model = given.model ?? byId('model').value;
     const versions = await (await fetch('versions.json')).json();
     const machine = { ...(await machineOf(place)), ...place, model };
@@ -28,7 +36,7 @@ async function run({ post = async () => {} } = {}) {
     const { shader_f16: shaderF16, webGpu } = machine;
     const gguf = new URL(`${model}.gguf`, document.baseURI).href;
     const source = { ...place, gguf, folder: model, versions, shaderF16, webGpu, runtime: given.runtime };
-    const reports = await measureEngines(names, source, {
+    const reports = await measureEngines(task, names, source, {
       newTokens: Number(given['new-tokens'] ?? 128),
       repetitions: Number(given.repetitions ?? 3),
       inTurns: place.device === 'cpu',

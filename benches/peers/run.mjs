@@ -3,6 +3,7 @@
 //
 //   npm run peers -- [--model benches/peers/models/tiny] [--engines rillm,wllama] [--new-tokens N] [--repetitions N]
 //                    [--adapter swiftshader|gpu] [--json]
+//   npm run peers -- --task embedding --model benches/peers/models/minilm-l6
 //   npm run peers -- --device cpu [--threads 1|N|all] [--runtime asyncify|plain]
 
 import { existsSync } from 'node:fs';
@@ -21,7 +22,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 
 await main(async () => {
   const text = { type: 'string' };
-  const ofTheCpu = { device: text, threads: text, runtime: text };
+  const more = { task: text, device: text, threads: text, runtime: text };
   const options = {
     model: text,
     engines: text,
@@ -29,7 +30,7 @@ await main(async () => {
     repetitions: text,
     adapter: text,
     json: { type: 'boolean' },
-    ...ofTheCpu,
+    ...more,
   };
   const { model = join(here, 'models/tiny'), adapter, json, ...parameters } = parseArgs({ options }).values;
   try {

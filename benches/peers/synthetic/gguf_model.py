@@ -7,6 +7,7 @@ from shapes import CONTEXT_LENGTH, EMBEDDING_STD, EPSILON, WEIGHT_STD, Shape
 from vocabulary import vocabulary
 
 FILE_TYPES = {
+    "f32": LlamaFileType.ALL_F32,
     "f16": LlamaFileType.MOSTLY_F16,
     "q4_0": LlamaFileType.MOSTLY_Q4_0,
     "q4_k_m": LlamaFileType.MOSTLY_Q4_K_M,
@@ -27,6 +28,8 @@ def random_blocks(rng: np.random.Generator, quantization: str, rows: int, column
     def noise(blocks: int, size: int) -> np.ndarray:
         return rng.integers(0, 256, (blocks, size), np.uint8)
 
+    if quantization == "f32":
+        return rng.standard_normal((rows, columns), np.float32) * np.float32(std), None
     count = rows * columns
     if columns % 256 != 0:
         quantization = WITHOUT_BLOCKS_OF_256.get(quantization, quantization)

@@ -1,140 +1,22 @@
 """The folder that transformers.js loads, of a shape with random weights. The graph is laid out as onnxruntime-genai's model
 builder writes decoders (https://github.com/microsoft/onnxruntime-genai, src/python/py/models/builder.py) and its operators are
-ONNX Runtime's own (docs/ContribOperators.md there): 4-bit matrices in MatMulNBits with blocks of 32, GroupQueryAttention with
-packed query, key and value and the rope inside, normalisation fused with the residual. Choices that make it faster are taken:
-accuracy_level 4 (8-bit activations), and logits of the last token only (num_logits_to_keep). The dtype q8 has the products and the
-embedding as ONNX Runtime's dynamic quantisation writes them: activations of 8 bits by DynamicQuantizeLinear, MatMulInteger, and floats of the sums."""
+ONNX Runtime's own (docs/ContribOperators.md there): GroupQueryAttention with packed query, key and value and the rope inside,
+normalisation fused with the residual, products as onnx_graph.py has them. Logits are those of the last token only (num_logits_to_keep)."""
 
-import json
 import pathlib
 
 import numpy as np
 from onnx import TensorProto, helper, save_model
 
-from shapes import CONTEXT_LENGTH, EMBEDDING_STD, EPSILON, WEIGHT_STD, Shape
+from onnx_graph import DTYPES, SUFFIXES, Graph, write_json
+from shapes import CONTEXT_LENGTH, EPSILON, Shape
 from vocabulary import BEGIN, END, vocabulary
 
-BLOCK = 32
-# The suffixes are those that transformers.js looks for by its option dtype.
-DTYPES = {"q4f16": (TensorProto.FLOAT16, np.float16), "q4": (TensorProto.FLOAT, np.float32), "q8": (TensorProto.FLOAT, np.float32), "fp32": (TensorProto.FLOAT, np.float32)}
-SUFFIXES = {"q4f16": "_q4f16", "q4": "_q4", "q8": "_quantized", "fp32": ""}
-# A browser reads each file into one ArrayBuffer.
-LARGEST_FILE = 1 << 30
-ALIGNMENT = 4096
-STD_OF_4_BITS, STD_OF_8_BITS = 4.61, 73.9
 
-
-class ExternalData:
-    """Initializers whose bytes go straight into files beside the graph, each at most so large unless one tensor is."""
-
-    def __init__(self, graph_file: pathlib.Path):
-        self.graph_file = graph_file
-        self.files = 0
-        self.stream = None
-        self.tensors: list[TensorProto] = []
-        self.open_next()
-
-    def open_next(self) -> None:
-        if self.stream is not None:
-            self.stream.close()
-        suffix = "_data" if self.files == 0 else f"_data_{self.files}"
-        self.name = self.graph_file.name + suffix
-        self.stream = open(self.graph_file.with_name(self.name), "wb")
-        self.files += 1
-
-    def add(self, name: str, array: np.ndarray, data_type: int) -> str:
-        data = np.ascontiguousarray(array).tobytes()
-        at = -(-self.stream.tell() // ALIGNMENT) * ALIGNMENT
-        if at > 0 and at + len(data) > LARGEST_FILE:
-            self.open_next()
-            at = 0
-        self.stream.seek(at)
-        self.stream.write(data)
-        tensor = TensorProto(name=name, data_type=data_type, dims=array.shape, data_location=TensorProto.EXTERNAL)
-        for key, value in {"location": self.name, "offset": at, "length": len(data)}.items():
-            tensor.external_data.add(key=key, value=str(value))
-        self.tensors.append(tensor)
-        return name
-
-    def close(self) -> None:
-        self.stream.close()
-
-
-class Decoder:
-    """Builds the graph node by node."""
-
+class Decoder(Graph):
     def __init__(self, graph_file: pathlib.Path, shape: Shape, dtype: str, seed: int):
+        super().__init__(graph_file, dtype, seed)
         self.shape = shape
-        self.element, self.numpy = DTYPES[dtype]
-        self.dtype = dtype
-        # What is quantised already, by name: products with the same input share it.
-        self.quantized: dict[str, list[str]] = {}
-        self.rng = np.random.default_rng(seed)
-        self.data = ExternalData(graph_file)
-        self.nodes = []
-        self.constants = []
-
-    def node(self, op: str, inputs: list[str], name: str, outputs: list[str] | None = None, domain: str = "", **attributes) -> str:
-        outputs = outputs or [f"{name}/output"]
-        self.nodes.append(helper.make_node(op, inputs, outputs, name=name, domain=domain, **attributes))
-        return outputs[0]
-
-    def constant(self, name: str, values: list[int], dims: list[int]) -> str:
-        self.constants.append(helper.make_tensor(name, TensorProto.INT64, dims, values))
-        return name
-
-    def ones(self, name: str, size: int) -> str:
-        return self.data.add(name, np.ones(size, self.numpy), self.element)
-
-    def scalar(self, name: str, value: float, zero_point: bool = False) -> str:
-        kind = TensorProto.INT8 if zero_point else TensorProto.FLOAT
-        self.constants.append(helper.make_tensor(name, kind, [], [value]))
-        return name
-
-    def noise_of_8_bits(self, name: str, rows: int, columns: int) -> str:
-        return self.data.add(name, self.rng.integers(-128, 128, (rows, columns), np.int8), TensorProto.INT8)
-
-    def product_of_8_bits(self, x: str, name: str, outputs: int, inputs: int) -> str:
-        if x not in self.quantized:
-            parts = [f"{x}/{part}" for part in ("quantized", "scale", "zero_point")]
-            self.node("DynamicQuantizeLinear", [x], f"{x}/quantize", parts)
-            self.quantized[x] = parts
-        quantized, scale, zero_point = self.quantized[x]
-        weight = self.noise_of_8_bits(f"{name}.weight_quantized", inputs, outputs)
-        weight_scale = self.scalar(f"{name}.weight_scale", WEIGHT_STD / STD_OF_8_BITS)
-        sums = self.node("MatMulInteger", [quantized, weight, zero_point, self.scalar(f"{name}.weight_zero_point", 0, True)], f"{name}/integers")
-        floats = self.node("Cast", [sums], f"{name}/cast", to=TensorProto.FLOAT)
-        return self.node("Mul", [floats, self.node("Mul", [scale, weight_scale], f"{name}/scale")], name)
-
-    def product_of_floats(self, x: str, name: str, outputs: int, inputs: int) -> str:
-        weight = self.rng.standard_normal((inputs, outputs), np.float32) * np.float32(WEIGHT_STD)
-        return self.node("MatMul", [x, self.data.add(f"{name}.weight", weight, self.element)], name)
-
-    def embedding(self) -> str:
-        shape = self.shape
-        name = "model.embed_tokens.weight"
-        if self.dtype == "q8":
-            rows = self.node("Gather", [self.noise_of_8_bits(name, shape.vocab, shape.n_embd), "input_ids"], "embed_tokens/rows", axis=0)
-            scale, zero_point = self.scalar(f"{name}_scale", EMBEDDING_STD / STD_OF_8_BITS), self.scalar(f"{name}_zero_point", 0, True)
-            return self.node("DequantizeLinear", [rows, scale, zero_point], "embed_tokens")
-        table = (self.rng.standard_normal((shape.vocab, shape.n_embd), np.float32) * EMBEDDING_STD).astype(self.numpy)
-        return self.node("Gather", [self.data.add(name, table, self.element), "input_ids"], "embed_tokens", axis=0)
-
-    def product_of_4_bits(self, x: str, name: str, outputs: int, inputs: int) -> str:
-        blocks = inputs // BLOCK
-        weight = self.rng.integers(0, 256, (outputs, blocks, BLOCK // 2), np.uint8)
-        scale = np.full((outputs, blocks), WEIGHT_STD / STD_OF_4_BITS, self.numpy)
-        b = self.data.add(f"{name}.weight_quantized", weight, TensorProto.UINT8)
-        s = self.data.add(f"{name}.weight_scales", scale, self.element)
-        return self.node("MatMulNBits", [x, b, s], name, domain="com.microsoft", K=inputs, N=outputs, bits=4, block_size=BLOCK, accuracy_level=4)
-
-    def mat_mul(self, x: str, name: str, outputs: int, inputs: int, bias: bool = False) -> str:
-        product = {"q8": self.product_of_8_bits, "fp32": self.product_of_floats}.get(self.dtype, self.product_of_4_bits)
-        y = product(x, name, outputs, inputs)
-        if bias:
-            values = (self.rng.standard_normal(outputs) * WEIGHT_STD).astype(self.numpy)
-            y = self.node("Add", [y, self.data.add(f"{name}.bias", values, self.element)], f"{name}/bias")
-        return y
 
     def rope_caches(self) -> tuple[str, str]:
         dim = self.shape.head_dim
@@ -154,7 +36,7 @@ class Decoder:
     def build(self):
         shape = self.shape
         query, key_value = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-        x = self.embedding()
+        x = self.embedding("embed_tokens", "input_ids", shape.vocab, shape.n_embd)
         cos, sin = self.rope_caches()
         seqlens_k, total = self.lengths()
 
@@ -286,7 +168,3 @@ def write_tokenizer(folder: pathlib.Path, size: int) -> None:
         "clean_up_tokenization_spaces": False,
         "model_max_length": CONTEXT_LENGTH,
     })
-
-
-def write_json(path: pathlib.Path, value: dict) -> None:
-    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")

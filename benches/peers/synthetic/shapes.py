@@ -26,6 +26,24 @@ SHAPES = {
     "tiny": Shape("llama", 2, 256, 512, 4, 2, 64, 1024, 10000.0),
 }
 
+
+
+@dataclass(frozen=True)
+class EncoderShape:
+    """Of BERT."""
+
+    layers: int
+    n_embd: int
+    n_ff: int
+    heads: int
+    vocab: int
+    positions: int
+
+
+ENCODERS = {"minilm-l6": EncoderShape(6, 384, 1536, 12, 30522, 512)}
+# Of all-MiniLM-L6-v2.
+LAYER_NORM_EPSILON = 1e-12
+
 CONTEXT_LENGTH = 8192
 EPSILON = 1e-5
 # Of the random weights, so that activations neither vanish nor overflow float16.

@@ -1,5 +1,5 @@
-"""A byte-level BPE vocabulary of any size in which " a", " b" … are one token each, so that a prompt of n tokens is easy to write
-for every engine."""
+"""Vocabularies of any size in which " a", " b" … are one token each, so that a prompt of n tokens is easy to write for every engine: byte-level BPE for
+decoders, words for BERT."""
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 BEGIN, END = "<|begin_of_text|>", "<|end_of_text|>"
@@ -27,3 +27,14 @@ def vocabulary(size: int) -> tuple[list[str], list[tuple[str, str]]]:
     tokens += [f"w{n}{space}" for n in range(len(tokens), size - 2)]
     tokens += [BEGIN, END]
     return tokens, merges
+
+
+# Where bert-base-uncased has them.
+PADDING, UNKNOWN, CLASS, SEPARATOR, MASK = special_ids = 0, 100, 101, 102, 103
+SPECIAL_WORDS = dict(zip(special_ids, ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), strict=True))
+
+
+def words(size: int) -> list[str]:
+    """Words by id; the letters come after the special ones."""
+    by_id = SPECIAL_WORDS | {MASK + 1 + n: letter for n, letter in enumerate(LETTERS)}
+    return [by_id.get(n, f"word{n}") for n in range(size)]
