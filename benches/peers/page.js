@@ -19,6 +19,12 @@ function named(all, name, what) {
   return all[name];
 }
 
+function countOf(given, name, { least, usual }) {
+  const count = Number(given[name] ?? usual);
+  if (!(Number.isInteger(count) && count >= least)) throw new Error(`${name} is a whole number from ${least} on, and not ${given[name]}`);
+  return count;
+}
+
 async function run({ post = async () => {} } = {}) {
   byId('run').disabled = true;
   try {
@@ -37,8 +43,8 @@ async function run({ post = async () => {} } = {}) {
     const gguf = new URL(`${model}.gguf`, document.baseURI).href;
     const source = { ...place, gguf, folder: model, versions, shaderF16, webGpu, runtime: given.runtime };
     const reports = await measureEngines(task, names, source, {
-      newTokens: Number(given['new-tokens'] ?? 128),
-      repetitions: Number(given.repetitions ?? 3),
+      newTokens: countOf(given, 'new-tokens', { least: 2, usual: 128 }),
+      repetitions: countOf(given, 'repetitions', { least: 1, usual: 3 }),
       inTurns: place.device === 'cpu',
       onProgress: (text) => (byId('status').textContent = `${text}…`),
       async onReport(found) {
