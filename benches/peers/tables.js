@@ -33,14 +33,15 @@ function cellOf({ median, range }) {
 export function tableOf(reports) {
   const figures = figuresOf(reports);
   const cell = (report, of) => (report.error === undefined ? of(report) : '–');
-  const words = (report, field) => (report.error === undefined ? report[field] : `did not run: ${report.error}`);
+  const version = (report) => (report.error === undefined ? report.version : `did not run: ${report.error}`);
   const ratios = ratiosOf(reports);
   const counted = figures.filter((name) => reports.some((report) => report.figures?.[name]?.own !== undefined));
   const row = (title, of) => [title, ...reports.map((report) => cell(report, of))];
   return {
     columns: ['', ...reports.map(({ name }) => name)],
     rows: [
-      ...['version', 'backend', 'dtype'].map((field) => [field, ...reports.map((report) => words(report, field))]),
+      ['version', ...reports.map(version)],
+      ...['backend', 'dtype'].map((field) => row(field, (report) => report[field])),
       ...figures.map((name) => row(name, (report) => cellOf(report.figures[name]))),
       ...Object.entries(TIMES).map(([name, of]) => row(name, (report) => number(of(report)))),
       ...counted.map((name) => row(`its own count: ${bare(name)}`, (report) => number(report.figures[name].own))),
