@@ -7,12 +7,12 @@ import { openTransformersHere } from './transformers.js';
 const openRillm = (precision) => async (source) => {
   const { gguf, versions, webGpu, device, threads } = source;
   const { Engine } = await import('rillm');
-  const onCpu = { device, precision, ...(threads > 1 ? { threads } : {}) };
+  const onCpu = { device, precision, threads };
   const engine = await Engine.load(gguf, device === 'cpu' ? onCpu : {});
   return {
     facts: {
       version: versions.rillm,
-      backend: engine.info.device === 'cpu' ? cpuOf(threads) : webGpu,
+      backend: engine.info.device === 'cpu' ? cpuOf(engine.info.threads) : webGpu,
       dtype: `${engine.info.quantization}, ${engine.info.precision}`,
     },
     async embed(input) {

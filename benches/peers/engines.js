@@ -13,13 +13,13 @@ const CONTEXT_LENGTH = 1024;
 const openRillm = (precision) => async (source) => {
   const { gguf, versions, shaderF16, webGpu, device, threads } = source;
   const { Engine } = await import('rillm');
-  const onCpu = { device, precision, ...(threads > 1 ? { threads } : {}) };
+  const onCpu = { device, precision, threads };
   const engine = await Engine.load(gguf, { contextLength: CONTEXT_LENGTH, ...(device === 'cpu' ? onCpu : {}) });
   const note = device === 'cpu' ? `, ${engine.info.precision}` : shaderF16 ? '' : ', no shader-f16';
   return {
     facts: {
       version: versions.rillm,
-      backend: engine.info.device === 'cpu' ? cpuOf(threads) : webGpu,
+      backend: engine.info.device === 'cpu' ? cpuOf(engine.info.threads) : webGpu,
       dtype: `${engine.info.quantization}${note}`,
     },
     async generate(prompt, newTokens, onTokens) {
