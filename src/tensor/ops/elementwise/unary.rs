@@ -5,7 +5,8 @@ use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Activation;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::on_cpu::by_reference;
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// The function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,16 @@ impl UnaryKind {
         Self::Swish,
         Self::Tanh,
     ];
+
+    /// What it is in a feed-forward. Not `Relu`: there no number is the same as 0.
+    fn activation(self) -> Option<Activation> {
+        match self {
+            Self::Gelu => Some(Activation::GeluTanh),
+            Self::GeluErf => Some(Activation::Gelu),
+            Self::Swish => Some(Activation::Silu),
+            _ => None,
+        }
+    }
 
     fn define(self) -> &'static str {
         match self {
@@ -168,6 +179,20 @@ impl Reference for Unary {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let out: Vec<f32> = inputs[0].to_f32()?.iter().map(|x| self.kind.of(f64::from(*x)) as f32).collect();
         Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &out)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        // Those of a feed-forward; the others run seldom.
+        let Some(activation) = self.kind.activation() else { return by_reference(self, tensors) };
+        let mut out = tensors.input(0)?.f32s()?.to_vec();
+        rillm_cpu_kernels::activate(activation.on_cpu(), &mut out);
+        // Where nothing but a tail is left the loops stop at the smallest numbers, and what is infinite or none is not theirs.
+        for (out, x) in out.iter_mut().zip(tensors.input(0)?.f32s()?) {
+            if !(x.is_finite() && *x > -10.0) {
+                *out = self.kind.of(f64::from(*x)) as f32;
+            }
+        }
+        tensors.output(0)?.write_f32s(&out)
     }
 }
 
