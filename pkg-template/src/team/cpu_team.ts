@@ -124,11 +124,11 @@ export class CpuTeam {
 
   /** The address; 0 if there is no room. */
   allocate(bytes: number): number {
-    return this.#exports.allocate(bytes) >>> 0;
+    return this.#broken === undefined ? this.#exports.allocate(bytes) >>> 0 : 0;
   }
 
   release(at: number, bytes: number): void {
-    this.#exports.release(at, bytes);
+    if (this.#broken === undefined) this.#exports.release(at, bytes);
   }
 
   write(at: number, bytes: Uint8Array): void {
@@ -143,7 +143,7 @@ export class CpuTeam {
     const from = this.#area('in', file.byteLength);
     if (from === 0) return NO_ROOM;
     this.#view().set(file, from);
-    return this.#problemOf(this.#exports.pack_rows(at, type, rows, columns, first, count, from));
+    return this.#call(() => this.#exports.pack_rows(at, type, rows, columns, first, count, from));
   }
 
   multiply(
@@ -162,20 +162,17 @@ export class CpuTeam {
     const tokens = columns === 0 ? 0 : x.length / columns;
     this.#view();
     this.#floats.set(x, from >>> 2);
-    const status = this.#exports.multiply(at, type, isPacked ? 1 : 0, rows, columns, first, end, tokens, from, to);
-    // It may have taken memory itself.
-    this.#view();
-    out.set(this.#floats.subarray(to >>> 2, (to >>> 2) + out.length));
-    return this.#problemOf(status);
+    const problem = this.#call(() => this.#exports.multiply(at, type, isPacked ? 1 : 0, rows, columns, first, end, tokens, from, to));
+    if (problem === null) this.#copy(to, out);
+    return problem;
   }
 
   row(at: number, type: number, isPacked: boolean, rows: number, columns: number, row: number, out: Float32Array): Problem {
     const to = this.#area('out', out.byteLength);
     if (to === 0) return NO_ROOM;
-    const status = this.#exports.restore_row(at, type, isPacked ? 1 : 0, rows, columns, row, to);
-    this.#view();
-    out.set(this.#floats.subarray(to >>> 2, (to >>> 2) + out.length));
-    return this.#problemOf(status);
+    const problem = this.#call(() => this.#exports.restore_row(at, type, isPacked ? 1 : 0, rows, columns, row, to));
+    if (problem === null) this.#copy(to, out);
+    return problem;
   }
 
   /** Lets the helpers end. Called once, when nothing is multiplied any more. */
@@ -192,17 +189,29 @@ export class CpuTeam {
     return this.#bytes;
   }
 
-  #problemOf(status: number): Problem {
-    switch (status) {
-      case 0:
-        return null;
-      case 2:
-        if (this.#broken === undefined) this.#onBroken(BROKEN);
-        this.#broken = BROKEN;
-        return BROKEN;
-      default:
-        return 'what was asked does not fit together';
+  /** Copies products from the memory, which may have grown meanwhile. */
+  #copy(from: number, out: Float32Array): void {
+    this.#view();
+    out.set(this.#floats.subarray(from >>> 2, (from >>> 2) + out.length));
+  }
+
+  #call(work: () => number): Problem {
+    if (this.#broken !== undefined) return this.#broken;
+    let status: number;
+    try {
+      status = work();
+    } catch (thrown) {
+      // A trap leaves locks as they are. Who waits for one, waits for good, so nothing of it is called again.
+      return this.#break(`the thread of the engine broke: ${textOf(thrown)}`);
     }
+    if (status === BROKE) return this.#break(NO_ANSWER);
+    return status === 0 ? null : 'what was asked does not fit together';
+  }
+
+  #break(problem: string): string {
+    this.#broken = problem;
+    this.#onBroken(problem);
+    return problem;
   }
 
   #area(name: 'in' | 'out', bytes: number): number {
@@ -218,4 +227,6 @@ export class CpuTeam {
 }
 
 const NO_ROOM = 'there is no room for activations';
-const BROKEN = 'a thread broke, or gave no answer for 15 seconds';
+const NO_ANSWER = 'a thread broke, or gave no answer for 15 seconds';
+/** What a call returns then (`status` of `cpu_team/src/wasm.rs`). */
+const BROKE = 2;
