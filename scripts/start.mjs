@@ -20,6 +20,7 @@ const STEPS = {
   cpu: 'the engine for the CPU, the same way (3 to 6 minutes after a change)',
   train: 'the engine with what trains, the same way (3 to 6 minutes after a change)',
   engine: 'the engine, the same way (3 to 6 minutes after a change)',
+  team: 'what threads of the CPU run, the same way (half a minute after a change)',
   package: 'the package, from TypeScript to JavaScript (5 seconds)',
 };
 

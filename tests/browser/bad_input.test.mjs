@@ -361,7 +361,10 @@ describe('without WebGPU', () => {
       url: `${stage.origin.replace('localhost', 'rillm.test')}/`,
       allowed: [/Cross-Origin-(Opener|Embedder)-Policy/, ...REQUEST_FAILED],
     });
-    await page.getByRole('alert').filter({ hasText: 'WebGPU is not available' }).waitFor();
+    const notice = page.locator('.notice-text').filter({ hasText: /gives this page no GPU, so the CPU runs the models/ });
+    await notice.waitFor();
+    await notice.getByText('How to use the GPU').click();
+    await notice.getByText(/https/).first().waitFor();
     await close();
   });
 });

@@ -27,9 +27,9 @@ test('it names its steps, serves the page and keeps quiet otherwise', LIMIT, asy
   child.kill();
   assert.equal(page.status, 200);
   const lines = said.trim().split('\n');
-  for (let i = 0; i < 7; i++) assert.match(lines[i], new RegExp(`^${i + 1} of 7  .* \\d+\\.\\d s$`), said);
-  // Of tools nothing: the seven steps, the address and what to do with it.
-  assert.equal(lines.filter((line) => line !== '').length, 9, said);
+  for (let i = 0; i < 8; i++) assert.match(lines[i], new RegExp(`^${i + 1} of 8  .* \\d+\\.\\d s$`), said);
+  // Of tools nothing: the eight steps, the address and what to do with it.
+  assert.equal(lines.filter((line) => line !== '').length, 10, said);
 });
 
 test('a step that fails shows the end of what its tool said', { ...LIMIT, skip: process.platform === 'win32' }, () => {
@@ -48,7 +48,7 @@ test('a step that fails shows the end of what its tool said', { ...LIMIT, skip: 
     const env = { ...process.env, PATH: [folder, process.env.PATH].join(delimiter) };
     const { status, stdout, stderr } = spawnSync(process.execPath, [START], { cwd: root, encoding: 'utf8', env });
     assert.equal(status, 1);
-    assert.match(stdout, /^1 of 7 {2}.* … failed\n$/);
+    assert.match(stdout, /^1 of 8 {2}.* … failed\n$/);
     assert.match(stderr, /lines more in \.cache.start\.log\)\n/);
     assert.match(stderr, /line 100 of rustup\n\nrustup target add \S+: exit status 3/);
     assert.ok(!stderr.includes('line 5 of'), stderr);

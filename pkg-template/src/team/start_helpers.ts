@@ -1,7 +1,6 @@
 // Starts the threads of a team: workers in a browser, and threads of Node's kind on a server.
 
-import { startServerThread } from '../node.js';
-import { isServer } from '../node.js';
+import { isServer, startServerThread } from '../node.js';
 import type { ToWorker } from '../protocol.js';
 import { startWorker } from '../start_worker.js';
 import { type HelperData, helpOn } from './helper.js';
@@ -14,7 +13,9 @@ export class Helpers {
     for (const data of helpers) {
       try {
         this.#stops.push(
-          isServer() ? startServerThread(`(${helpOn})(require('node:worker_threads').workerData)`, data) : started(data, make),
+          isServer()
+            ? startServerThread(`(${helpOn})(process.getBuiltinModule('node:worker_threads').workerData)`, data)
+            : started(data, make),
         );
       } catch {
         return;
