@@ -3,9 +3,9 @@
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
+use crate::tensor::on_cpu::by_reference;
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Activation;
-use crate::tensor::on_cpu::by_reference;
 use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// The function.
