@@ -2,26 +2,18 @@
 // the demo page.
 
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { goldenJson, relativeError, root } from '../browser/browser.mjs';
+import { MODEL, NO_MODEL, prompt, testAnswers } from '../browser/demo_answers.mjs';
 import { makeLosses, prepareLosses } from '../browser/losses.mjs';
 import { openFirefox } from './stage.mjs';
 
-const MODEL = 'models/demo/rillm-demo-q8_0.gguf';
 const LIMIT = { timeout: 120_000 };
-const DEMO = { ...LIMIT, skip: existsSync(join(root, MODEL)) ? false : `${MODEL} is not there` };
+const DEMO = { ...LIMIT, skip: NO_MODEL };
 const PACKAGE = '/rillm/dist/index.js';
-
-/** The first prompt of a skill, with the reference's greedy answer: no other token came near to any of it. */
-function prompt(skill) {
-  const all = JSON.parse(readFileSync(join(root, 'models/demo/eval-prompts.json'), 'utf8'));
-  const found = all.find((prompt) => prompt.skill === skill && prompt.smallest_margin > 3);
-  assert.ok(found, `no clear prompt of the skill ${skill}`);
-  return found;
-}
 
 let stage;
 /** A page with an engine of the demo model. */
@@ -43,29 +35,7 @@ after(async () => {
   await stage?.close();
 });
 
-test('a streamed answer is the reference to the letter', DEMO, async () => {
-  const { messages, text, prompt_tokens } = prompt('arithmetic, three digits');
-  const got = await demo.run(async (messages) => {
-    const chunks = await collect(await ask({ messages, stream: true, stream_options: { include_usage: true } }));
-    const pieces = chunks.flatMap(({ choices }) => choices[0]?.delta.content || []);
-    return { text: pieces.join(''), pieces: pieces.length, usage: chunks.at(-1).usage };
-  }, messages);
-  assert.equal(got.text, text);
-  assert.ok(got.pieces > 2, `the answer came in ${got.pieces} pieces`);
-  assert.equal(got.usage.prompt_tokens, prompt_tokens);
-});
-
-test('four requests at once, each as by itself', DEMO, async () => {
-  const prompts = ['word work', 'rillm facts', 'json', 'system prompt'].map(prompt);
-  const texts = await demo.run(
-    (all) => Promise.all(all.map(async (messages) => (await ask({ messages })).choices[0].message.content)),
-    prompts.map(({ messages }) => messages),
-  );
-  assert.deepEqual(
-    texts,
-    prompts.map(({ text }) => text),
-  );
-});
+testAnswers(DEMO, (...args) => demo.run(...args));
 
 test('structured output follows its schema', DEMO, async () => {
   const schema = {

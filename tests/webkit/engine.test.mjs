@@ -2,30 +2,22 @@
 // kept, and what is where nothing can be kept; requests of OpenAI's API; aborts in every phase; and the demo page. Where there is no driver it is skipped.
 
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
 import { HOW_TO_GET_WEBKIT, webkitDriver } from '../../scripts/webkit.mjs';
 import { goldenJson, relativeError, root } from '../browser/browser.mjs';
+import { MODEL, NO_MODEL, prompt, testAnswers } from '../browser/demo_answers.mjs';
 import { screenshot } from '../browser/page/stage.mjs';
 import { openWebkit } from './stage.mjs';
 
-const MODEL = 'models/demo/rillm-demo-q8_0.gguf';
 const TINY = '/golden/tied-q8_0.gguf';
 const NO_DRIVER = webkitDriver() === undefined ? `there is no WebKit to drive: ${HOW_TO_GET_WEBKIT}` : false;
 const LIMIT = { timeout: 120_000, skip: NO_DRIVER };
-const DEMO = { ...LIMIT, skip: NO_DRIVER || (existsSync(join(root, MODEL)) ? false : `${MODEL} is not there`) };
+const DEMO = { ...LIMIT, skip: NO_DRIVER || NO_MODEL };
 /** A file system for pages, which WebKitGTK has and does not switch on. The driver's sessions are private, and there it fails, as in a private window of Safari. */
 const FAILING_FILES = ['StorageAPI', 'FileSystem'];
-
-/** The first prompt of a skill, with the reference's greedy answer: no other token came near to any of it. */
-function prompt(skill) {
-  const all = JSON.parse(readFileSync(join(root, 'models/demo/eval-prompts.json'), 'utf8'));
-  const found = all.find((prompt) => prompt.skill === skill && prompt.smallest_margin > 3);
-  assert.ok(found, `no clear prompt of the skill ${skill}`);
-  return found;
-}
 
 let stage;
 before(async () => {
@@ -60,29 +52,7 @@ describe('an engine of the demo model', DEMO, () => {
     assert.deepEqual([told.device, told.device_reason, told.precision], ['cpu', 'no_webgpu', 'exact']);
   });
 
-  test('a streamed answer is the reference to the letter', DEMO, async () => {
-    const { messages, text, prompt_tokens } = prompt('arithmetic, three digits');
-    const got = await demo.run(async (messages) => {
-      const chunks = await collect(await ask({ messages, stream: true, stream_options: { include_usage: true } }));
-      const pieces = chunks.flatMap(({ choices }) => choices[0]?.delta.content || []);
-      return { text: pieces.join(''), pieces: pieces.length, usage: chunks.at(-1).usage };
-    }, messages);
-    assert.equal(got.text, text);
-    assert.ok(got.pieces > 2, `the answer came in ${got.pieces} pieces`);
-    assert.equal(got.usage.prompt_tokens, prompt_tokens);
-  });
-
-  test('four requests at once, each as by itself', DEMO, async () => {
-    const prompts = ['word work', 'rillm facts', 'json', 'system prompt'].map(prompt);
-    const texts = await demo.run(
-      (all) => Promise.all(all.map(async (messages) => (await ask({ messages })).choices[0].message.content)),
-      prompts.map(({ messages }) => messages),
-    );
-    assert.deepEqual(
-      texts,
-      prompts.map(({ text }) => text),
-    );
-  });
+  testAnswers(DEMO, (...args) => demo.run(...args));
 
   test('a schema is followed, and a tool is called because the request says so', DEMO, async () => {
     const { messages, tools, text } = prompt('tool call');
