@@ -85,15 +85,13 @@ impl Board {
         self.done.store(0, SeqCst);
         self.has_refused.store(false, SeqCst);
         let parts = job.parts();
+        // Part 0 is the leader's own.
+        self.next.store(number | 1, SeqCst);
         if parts > 1 && self.joined() > 0 {
-            // One above, as this part is the leader's own.
-            self.next.store(number | 1, SeqCst);
             self.bell.fetch_add(1, SeqCst);
             if self.sleepers.load(SeqCst) > 0 {
                 threads.wake(&self.bell, parts - 1);
             }
-        } else {
-            self.next.store(number | 1, SeqCst);
         }
         // SAFETY: as the caller promises; part 0 is nobody else's.
         unsafe { self.work(job, 0, threads) };

@@ -198,7 +198,7 @@ pub extern "C" fn multiply(
     }
 }
 
-/// The end of a new stack of so many bytes, for a thread; 0 if there is no room.
+/// Makes a stack of `bytes` bytes for a thread. Returns the address of its end; 0 if there is no room.
 #[expect(unsafe_code, reason = "it is called by JavaScript")]
 #[unsafe(no_mangle)]
 pub extern "C" fn stack(bytes: usize) -> usize {
