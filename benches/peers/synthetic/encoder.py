@@ -115,9 +115,7 @@ class Encoder(Graph):
         value = helper.make_tensor_value_info
         inputs = [value(name, TensorProto.INT64, ["batch_size", "sequence_length"]) for name in ("input_ids", "attention_mask", "token_type_ids")]
         outputs = [value("last_hidden_state", TensorProto.FLOAT, ["batch_size", "sequence_length", shape.n_embd])]
-        graph = helper.make_graph(self.nodes, "encoder", inputs, outputs, [*self.constants, *self.data.tensors])
-        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="rillm-peers")
+        return self.model("encoder", inputs, outputs)
 
 
 def write_encoder_onnx(folder: pathlib.Path, shape: EncoderShape, dtypes: list[str], seed: int) -> None:

@@ -6,7 +6,7 @@ import json
 import pathlib
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import ModelProto, TensorProto, helper
 
 from shapes import EMBEDDING_STD, WEIGHT_STD
 
@@ -69,6 +69,12 @@ class Graph:
         self.data = ExternalData(graph_file)
         self.nodes = []
         self.constants = []
+
+    def model(self, name: str, inputs: list, outputs: list) -> ModelProto:
+        """All of it, between inputs and outputs with types and shapes."""
+        graph = helper.make_graph(self.nodes, name, inputs, outputs, [*self.constants, *self.data.tensors])
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="rillm-peers")
 
     def node(self, op: str, inputs: list[str], name: str, outputs: list[str] | None = None, domain: str = "", **attributes) -> str:
         outputs = outputs or [f"{name}/output"]

@@ -91,9 +91,7 @@ class Decoder(Graph):
             value("logits", self.element, ["batch_size", "num_logits_to_keep", shape.vocab]),
             *(cache(f"present.{layer}.{part}", "total_sequence_length") for layer, part in parts),
         ]
-        graph = helper.make_graph(self.nodes, "decoder", inputs, outputs, [*self.constants, *self.data.tensors])
-        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="rillm-peers")
+        return self.model("decoder", inputs, outputs)
 
 
 def write_onnx(folder: pathlib.Path, shape: Shape, dtypes: list[str], seed: int) -> None:
