@@ -72,6 +72,9 @@ pub struct Capabilities {
     pub max_invocations_per_workgroup: u32,
     /// The most bytes of memory that a workgroup's invocations share.
     pub max_workgroup_storage_size: u32,
+    /// The most storage buffers that a kernel binds.
+    #[serde(skip)]
+    pub max_storage_buffers: u32,
 }
 
 /// What is known of the adapter before a device exists.
@@ -102,6 +105,7 @@ impl Adapter {
             max_buffer_size: limits.max_buffer_size,
             max_storage_binding_size: limits.max_storage_buffer_binding_size,
             max_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
+            max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
             max_invocations_per_workgroup: limits.max_compute_invocations_per_workgroup,
             max_workgroup_storage_size: limits.max_compute_workgroup_storage_size,
         }

@@ -16,8 +16,8 @@ use super::norm::Norm;
 use super::per_layer::PerLayerInput;
 use crate::error::Result;
 use crate::tensor::ops::{
-    AddRow, AttentionMerge, AttentionOut, CombineExperts, ConcatColumns, Fill, GateInput, MatVecAdd, NormAdd,
-    NormGateUp, NormMatVec, NormQkv, NormUp, Residual, RmsNorm, RowNorm, Scale, SigmoidGate, Splits, SwigluSoa, Xielu,
+    AddRow, AttentionMerge, AttentionOut, CombineExperts, ConcatColumns, Fill, GateInput, LowRankInput, MatVecAdd, NormAdd,
+    NormGateUp, NormMatVec, NormQkv, NormUp, Residual, RmsNorm, Scale, SigmoidGate, SwigluSoa, Xielu,
 };
 use crate::tensor::{Context, Desc, Tensor};
 
@@ -42,9 +42,27 @@ pub(super) struct SplitSums {
     sums: Tensor,
     totals: Tensor,
     sinks: Option<Tensor>,
-    capacity: usize,
-    splits: Splits,
-    head_dim: usize,
+    merge: AttentionMerge,
+}
+
+impl Normed<'_> {
+    /// What an adapter's A is multiplied with.
+    fn of_adapter(&self, divides: bool) -> LowRankInput {
+        LowRankInput::Normed { norm: self.norm.kind, divides }
+    }
+}
+
+impl Inner {
+    /// What an adapter's A is multiplied with.
+    fn of_adapter(&self) -> (LowRankInput, Vec<&Tensor>) {
+        match self {
+            Inner::Activations(f) => (LowRankInput::Soa, vec![f]),
+            Inner::Splits(of_splits) => {
+                let SplitSums { sums, totals, sinks, merge } = &**of_splits;
+                (LowRankInput::Merged(merge.clone()), [sums, totals].into_iter().chain(sinks).collect())
+            }
+        }
+    }
 }
 
 impl LayerOps for Decode<'_> {
@@ -63,15 +81,17 @@ impl LayerOps for Decode<'_> {
         let q = self.queries(layer, h)?; // [1, n_heads · head_dim]
         let [sums, totals] = self.0.attention_split(layer, &q)?;
         let FusedPass { context, config, state, .. } = self.0;
-        let (capacity, splits) = (self.0.seen(layer), self.0.splits(layer));
-        let head_dim = config.layers[layer.index].head_dim;
         let sinks = self.0.sinks(layer);
-        // An adapter multiplies the merged sums too.
-        if layer.gate.is_none() && !self.0.beside().touches(&layer.output.weight) {
-            let sinks = sinks.cloned();
-            return Ok(Inner::Splits(Box::new(SplitSums { sums, totals, sinks, capacity, splits, head_dim })));
+        let merge = AttentionMerge {
+            heads: config.n_heads,
+            head_dim: config.layers[layer.index].head_dim,
+            capacity: self.0.seen(layer),
+            splits: self.0.splits(layer),
+            sinks: sinks.is_some(),
+        };
+        if layer.gate.is_none() {
+            return Ok(Inner::Splits(Box::new(SplitSums { sums, totals, sinks: sinks.cloned(), merge })));
         }
-        let merge = AttentionMerge { heads: config.n_heads, head_dim, capacity, splits, sinks: sinks.is_some() };
         let inputs: Vec<&Tensor> = [&sums, &totals, state].into_iter().chain(sinks).collect();
         let a = context.run1(&merge, &inputs)?; // [1, n_heads · head_dim] in SoA
         if let Some(gate) = &layer.gate {
@@ -92,13 +112,15 @@ impl LayerOps for Decode<'_> {
         let FusedPass { context, config, .. } = self.0;
         let activation = config.activation;
         let gate_up = match gate_up {
-            [both] => match both.weight.whole().filter(|_| !self.0.beside().touches(&both.weight)) {
-                Some(whole) => {
-                    let op = NormGateUp { norm: h.norm.kind, activation };
-                    return context.run1(&op, &[h.x, h.norm.soa()?, whole]).map(Inner::Activations);
+            [both] => {
+                let of_adapter = self.of_adapter(h, &both.weight, 3)?;
+                if let (Some(whole), Some(added)) = (both.weight.whole(), of_adapter) {
+                    let op = NormGateUp { norm: h.norm.kind, activation, low_rank: !added.is_empty() };
+                    let inputs: Vec<&Tensor> = [h.x, h.norm.soa()?, whole].into_iter().chain(&added).collect();
+                    return context.run1(&op, &inputs).map(Inner::Activations);
                 }
-                None => self.product(h, &both.weight)?,
-            },
+                self.product(h, &both.weight)?
+            }
             [gate, up] => {
                 context.run1(&ConcatColumns, &[&self.product(h, &gate.weight)?, &self.product(h, &up.weight)?])?
             }
@@ -147,8 +169,7 @@ impl LayerOps for Decode<'_> {
 
     fn add_product(&self, x: &Tensor, inner: Inner, linear: &Linear, norm: &Norm, scale: f32) -> Result<()> {
         if norm.is_none() {
-            self.add_parts(x, &inner, linear, scale)?;
-            return self.add_low_rank(x, &inner, linear, scale);
+            return self.add_to(x, &inner, linear, scale);
         }
         self.add_normed(x, &self.product_apart(x, &inner, linear)?, norm, scale)
     }
@@ -163,8 +184,7 @@ impl LayerOps for Decode<'_> {
     ) -> Result<Tensor> {
         let FusedPass { context, config, .. } = self.0;
         if norm.is_none() {
-            self.add_parts(x, &inner, linear, 1.0)?;
-            self.add_low_rank(x, &inner, linear, 1.0)?;
+            self.add_to(x, &inner, linear, 1.0)?;
             return context.run1(&Scale { factor }, &[x]);
         }
         let y = self.product_apart(x, &inner, linear)?;
@@ -201,36 +221,46 @@ impl LayerOps for Decode<'_> {
 }
 
 impl Decode<'_> {
-    /// x += the product · scale, part after part.
-    fn add_parts(&self, x: &Tensor, inner: &Inner, linear: &Linear, scale: f32) -> Result<()> {
-        linear.weight.parts().try_for_each(|(first_row, part)| {
-            self.multiply(inner, linear, part, Residual::Add { scale, first_row }, Some(x)).map(|_| ())
-        })
+    /// What kernels of the product with a matrix add by themselves: two tensors, or none if no adapter touches it. `None` if it has to be added
+    /// after the product. Besides the matrix the kernel binds `buffers`.
+    fn of_adapter(&self, h: &Normed<'_>, matrix: &Matrix, buffers: usize) -> Result<Option<Vec<Tensor>>> {
+        let beside = self.0.beside();
+        if !beside.touches(matrix) {
+            return Ok(Some(vec![]));
+        }
+        let added = beside.in_kernel(matrix, buffers, &h.of_adapter(false), &[h.x, h.norm.soa()?])?;
+        Ok(added.map(Vec::from))
+    }
+
+    /// x += the product · scale, with what adapters add.
+    fn add_to(&self, x: &Tensor, inner: &Inner, linear: &Linear, scale: f32) -> Result<()> {
+        let mut is_added = false;
+        for (first_row, part) in linear.weight.parts() {
+            let (_, with_adapter) = self.multiply(inner, linear, part, Residual::Add { scale, first_row }, Some(x))?;
+            is_added = with_adapter;
+        }
+        if is_added { Ok(()) } else { self.add_low_rank(x, inner, linear, scale) }
     }
 
     /// The product by itself, of the shape of the residual stream `x`: [1, n_embd] in SoA.
     fn product_apart(&self, x: &Tensor, inner: &Inner, linear: &Linear) -> Result<Tensor> {
         let Some(whole) = linear.weight.whole() else {
             let sum = self.0.context.run1(&Fill { shape: x.shape(), value: 0.0 }, &[])?;
-            self.add_parts(&sum, inner, linear, 1.0)?;
-            self.add_low_rank(&sum, inner, linear, 1.0)?;
+            self.add_to(&sum, inner, linear, 1.0)?;
             return Ok(sum);
         };
-        let Some(product) = self.multiply(inner, linear, whole, Residual::Apart, None)?.pop() else {
-            bail!(Internal, "a product gave nothing")
-        };
-        self.add_low_rank(&product, inner, linear, 1.0)?;
+        let (mut outputs, is_added) = self.multiply(inner, linear, whole, Residual::Apart, None)?;
+        let Some(product) = outputs.pop() else { bail!(Internal, "a product gave nothing") };
+        if !is_added {
+            self.add_low_rank(&product, inner, linear, 1.0)?;
+        }
         Ok(product)
     }
 
     /// x, in SoA, += what adapters add to the product · scale.
     fn add_low_rank(&self, x: &Tensor, inner: &Inner, linear: &Linear, factor: f32) -> Result<()> {
-        let context = self.0.context;
-        self.0.beside().add(&linear.weight, x, Added { factor, soa: true }, |down| match inner {
-            // Without a norm, whose vector is ignored.
-            Inner::Activations(f) => context.run1(&NormMatVec { norm: RowNorm::None }, &[f, f, down]),
-            Inner::Splits(_) => bail!(Internal, "an adapter beside a product that merges attention"),
-        })
+        let (input, inputs) = inner.of_adapter();
+        self.0.beside().add(&linear.weight, x, Added { factor, soa: true }, &input, &inputs)
     }
 
     /// Queries [1, n_heads · head_dim]. Keys and values go to the caches. One op does all of it, unless heads are normed between the
@@ -242,7 +272,12 @@ impl Decode<'_> {
         let mut q = None;
         for (parts, Linear { weight, .. }) in &layer.queries_keys_values {
             q = match weight.whole() {
-                Some(matrix) if vectors.head_norms.is_none() && !self.0.beside().touches(weight) => {
+                Some(matrix) if vectors.head_norms.is_none() => {
+                    let buffers = 3 + usize::from(parts.q) + usize::from(parts.k) + usize::from(parts.v);
+                    let Some(added) = self.of_adapter(h, weight, buffers)? else {
+                        q = self.0.rope_and_append(layer, *parts, &self.product(h, weight)?)?.or(q);
+                        continue;
+                    };
                     let op = NormQkv {
                         parts: *parts,
                         norm: h.norm.kind,
@@ -253,9 +288,11 @@ impl Decode<'_> {
                         interleaved: vectors.rope.interleaved,
                         scale: vectors.rope.scale,
                         bias: vectors.bias.is_some(),
+                        low_rank: !added.is_empty(),
                     };
                     let mut inputs = vec![h.x, &vectors.all, matrix, state];
                     inputs.extend(self.0.caches(layer, *parts));
+                    inputs.extend(&added);
                     context.run(&op, &inputs)?.pop().or(q)
                 }
                 _ => self.0.rope_and_append(layer, *parts, &self.product(h, weight)?)?.or(q),
@@ -266,42 +303,56 @@ impl Decode<'_> {
 
     /// [1, rows]
     fn product(&self, h: &Normed<'_>, matrix: &Matrix) -> Result<Tensor> {
-        let (context, op, norm) = (self.0.context, NormMatVec { norm: h.norm.kind }, h.norm.soa()?);
-        let y = matrix.multiply(context, &op, &[h.x, norm])?;
-        self.0.beside().add(matrix, &y, Added::ROWS, |down| context.run1(&op, &[h.x, norm, down]))?;
+        let (context, norm) = (self.0.context, h.norm.soa()?);
+        let of_adapter = self.of_adapter(h, matrix, 3)?;
+        let op = |low_rank: bool| NormMatVec { norm: h.norm.kind, low_rank };
+        if let (Some(whole), Some(added)) = (matrix.whole(), &of_adapter) {
+            let inputs: Vec<&Tensor> = [h.x, norm, whole].into_iter().chain(added).collect();
+            return context.run1(&op(!added.is_empty()), &inputs);
+        }
+        let y = matrix.multiply(context, &op(false), &[h.x, norm])?;
+        self.0.beside().add(matrix, &y, Added::ROWS, &h.of_adapter(true), &[h.x, norm])?;
         Ok(y)
     }
 
-    /// The product with a part of a matrix and the bias, by itself or added to a tensor.
+    /// The product with a part of a matrix and the bias, by itself or added to a tensor; and whether it has what adapters add.
     fn multiply(
         &self,
         inner: &Inner,
-        Linear { bias, .. }: &Linear,
+        Linear { bias, weight }: &Linear,
         part: &Tensor,
         residual: Residual,
         to: Option<&Tensor>,
-    ) -> Result<Vec<Tensor>> {
-        let FusedPass { context, config, state, .. } = self.0;
-        match inner {
+    ) -> Result<(Vec<Tensor>, bool)> {
+        let FusedPass { context, state, .. } = self.0;
+        let (input, of_adapter) = inner.of_adapter();
+        // With the state, the bias, and what is written.
+        let buffers = of_adapter.len() + 3;
+        let added = self.0.beside().in_kernel(weight, buffers, &input, &of_adapter)?;
+        let low_rank = added.is_some();
+        let further = added.iter().flatten().chain(bias).chain(to);
+        let outputs = match inner {
             Inner::Splits(of_splits) => {
-                let SplitSums { sums, totals, sinks, capacity, splits, head_dim } = &**of_splits;
+                let SplitSums { sums, totals, sinks, merge } = &**of_splits;
                 let op = AttentionOut {
-                    heads: config.n_heads,
-                    head_dim: *head_dim,
-                    capacity: *capacity,
-                    splits: *splits,
-                    sinks: sinks.is_some(),
+                    heads: merge.heads,
+                    head_dim: merge.head_dim,
+                    capacity: merge.capacity,
+                    splits: merge.splits,
+                    sinks: merge.sinks,
                     residual,
                     bias: bias.is_some(),
+                    low_rank,
                 };
                 let operands = [sums, totals, part, state].into_iter().chain(sinks);
-                context.run(&op, &operands.chain(bias).chain(to).collect::<Vec<&Tensor>>())
+                context.run(&op, &operands.chain(further).collect::<Vec<&Tensor>>())
             }
             Inner::Activations(f) => {
-                let inputs: Vec<&Tensor> = [f, part].into_iter().chain(bias).chain(to).collect();
-                context.run(&MatVecAdd { residual, bias: bias.is_some() }, &inputs)
+                let inputs: Vec<&Tensor> = [f, part].into_iter().chain(further).collect();
+                context.run(&MatVecAdd { residual, bias: bias.is_some(), low_rank }, &inputs)
             }
-        }
+        };
+        Ok((outputs?, low_rank))
     }
 
     /// The product of the normed residual stream after the last layer with the head's matrix: [1, vocab_size].

@@ -73,6 +73,11 @@ impl Matrix {
         self.parts[0].dtype()
     }
 
+    /// The storage buffers that a kernel binds for a part.
+    pub(super) fn buffers(&self) -> usize {
+        if let DType::Weight(format) = self.dtype() { format.unit_words.len() } else { 1 }
+    }
+
     /// The number of rows, of all parts.
     pub fn rows(&self) -> usize {
         self.parts.iter().map(|part| part.shape().dims()[0]).sum()

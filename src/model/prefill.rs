@@ -18,7 +18,7 @@ use super::per_layer::PerLayerInput;
 use crate::error::Result;
 use crate::tensor::ops::{
     self, Add, AddRow, Attention, AttentionMerge, AttentionPrefill, AttentionTile, CombineExperts, ConcatColumns,
-    Epilogue, GateInput, MatMul, MatMulInt8, MatVecSmallBatch, Quantize, RmsNorm, RmsNormInt8, RmsNormSoa, Scale,
+    Epilogue, GateInput, LowRankInput, MatMul, MatMulInt8, MatVecSmallBatch, Quantize, RmsNorm, RmsNormInt8, RmsNormSoa, Scale,
     SigmoidGate, SwigluFused, SwigluInt8, SwigluSoa, Unary, UnaryKind, Xielu,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
@@ -299,13 +299,16 @@ impl Prefill<'_> {
 
     /// y += what adapters add to the product.
     fn add_low_rank(&self, y: &Tensor, activations: &Activations, weight: &Matrix) -> Result<()> {
-        self.pass.beside().add(weight, y, Added::ROWS, |down| match activations {
-            Activations::Int8 { exact: Some(x), .. } => {
-                self.context().run1(&MatMul { epilogue: Epilogue::NONE }, &[x, down])
+        let (input, x) = match activations {
+            Activations::F32(x) => (LowRankInput::Rows, x),
+            Activations::Soa(x) => (LowRankInput::Soa, x),
+            Activations::Int8 { exact: Some(x), .. } => (LowRankInput::Rows, &**x),
+            Activations::Int8 { exact: None, .. } if self.pass.beside().touches(weight) => {
+                bail!(Internal, "an adapter beside a product of int8 alone")
             }
-            Activations::Int8 { exact: None, .. } => bail!(Internal, "an adapter beside a product of int8 alone"),
-            activations => self.multiply1(activations, Epilogue::NONE, down, &[]),
-        })
+            Activations::Int8 { .. } => return Ok(()),
+        };
+        self.pass.beside().add(weight, y, Added::ROWS, &input, &[x])
     }
 
     fn multiply1(

@@ -19,7 +19,7 @@ use super::state::LayerStates;
 use crate::error::Result;
 use crate::tensor::ops::{
     Add, Attention, AttentionDisentangled, AttentionPerHead, AttentionSpans, Clamp, CombineExperts, GateInput,
-    GateRows, GaussianTopk, KvAppend, PerHead, Rope, RopePositions, Scale, SigmoidGate, SliceColumns, Swiglu,
+    GateRows, GaussianTopk, KvAppend, LowRankInput, PerHead, Rope, RopePositions, Scale, SigmoidGate, SliceColumns, Swiglu,
     SwigluFused, Unary, UnaryKind, Xielu,
 };
 use crate::tensor::{Context, Op, Shape, Tensor};
@@ -249,7 +249,7 @@ impl Unfused<'_> {
         let y = linear.run(self.context, self.product, &[x])?;
         if let Tokens::After { state, .. } = self.tokens {
             let beside = Beside { context: self.context, adapters: self.adapters, state };
-            beside.add(&linear.weight, &y, Added::ROWS, |down| self.context.run1(self.product, &[x, down]))?;
+            beside.add(&linear.weight, &y, Added::ROWS, &LowRankInput::Rows, &[x])?;
         }
         Ok(y)
     }

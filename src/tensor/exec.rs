@@ -48,6 +48,8 @@ const MODULES: &[(&str, &str)] = &[
     ("kv_vectors", crate::shader!("wgsl/kv_vectors.wgsl")),
     ("attend", crate::shader!("wgsl/attend.wgsl")),
     ("splits", crate::shader!("wgsl/splits.wgsl")),
+    ("merged", crate::shader!("wgsl/merged.wgsl")),
+    ("low_rank", crate::shader!("wgsl/low_rank.wgsl")),
     ("window", crate::shader!("wgsl/window.wgsl")),
     ("placement", crate::shader!("wgsl/placement.wgsl")),
 ];

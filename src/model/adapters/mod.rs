@@ -21,7 +21,7 @@ pub use values::{AdapterValues, PairValues};
 
 use super::matrix::Matrix;
 use crate::error::Result;
-use crate::tensor::ops::LowRankAdd;
+use crate::tensor::ops::{LowRankAdd, LowRankDown, LowRankInput};
 use crate::tensor::{Context, Tensor};
 
 /// The most adapters that a model has at one time, and the numbers of a sequence's row of scales.
@@ -45,10 +45,8 @@ pub struct Adapter {
 struct LowRank {
     /// A of all of them, one below the other, [ranks, columns].
     down: Tensor,
-    /// The words of all B, [words] u32.
-    up: Tensor,
-    /// Which columns of the product each B adds to, [tensors, 8] u32.
-    segments: Tensor,
+    /// The words of all B, [words] u32 (`LowRankSegment`).
+    words: Tensor,
 }
 
 impl Adapter {
@@ -162,19 +160,45 @@ impl Beside<'_> {
         adapters.filter_map(|adapter| adapter.by_matrix.get(matrix.key()))
     }
 
-    /// y, a product with this matrix, += what each adapter adds. `down` gives the product of the same input with a matrix [ranks, columns].
+    /// h = scale · A·x of an adapter, [n, ranks]. `inputs` are those that `input` says.
+    fn down(&self, low_rank: &LowRank, input: &LowRankInput, inputs: &[&Tensor], scales: &Tensor) -> Result<Tensor> {
+        let op = LowRankDown { input: input.clone() };
+        let further = [&low_rank.down, &low_rank.words, scales, self.state];
+        self.context.run1(&op, &[inputs, &further].concat())
+    }
+
+    /// What a kernel adds to the product with this matrix by itself: h and the words of B, if one adapter alone touches it and two more buffers
+    /// fit. Besides the matrix the kernel has `buffers`.
+    pub fn in_kernel(
+        &self,
+        matrix: &Matrix,
+        buffers: usize,
+        input: &LowRankInput,
+        inputs: &[&Tensor],
+    ) -> Result<Option<[Tensor; 2]>> {
+        let mut touching = self.of(matrix);
+        let (Some(active), Some(low_rank), None) = (self.adapters, touching.next(), touching.next()) else {
+            return Ok(None);
+        };
+        if matrix.whole().is_none() || buffers + matrix.buffers() + 2 > self.context.device().capabilities().max_storage_buffers as usize {
+            return Ok(None);
+        }
+        Ok(Some([self.down(low_rank, input, inputs, &active.scales)?, low_rank.words.clone()]))
+    }
+
+    /// y, a product with this matrix, += what each adapter adds. `inputs` are those that `input` says.
     pub fn add(
         &self,
         matrix: &Matrix,
         y: &Tensor,
         Added { factor, soa }: Added,
-        down: impl Fn(&Tensor) -> Result<Tensor>,
+        input: &LowRankInput,
+        inputs: &[&Tensor],
     ) -> Result<()> {
         let Some(active) = self.adapters else { return Ok(()) };
         for low_rank in self.of(matrix) {
-            let h = down(&low_rank.down)?; // [n, ranks]
-            let inputs = [&h, &low_rank.up, &low_rank.segments, &active.scales, self.state, y];
-            self.context.run(&LowRankAdd { factor, soa }, &inputs)?;
+            let h = self.down(low_rank, input, inputs, &active.scales)?; // [n, ranks]
+            self.context.run(&LowRankAdd { factor, soa }, &[&h, &low_rank.words, y])?;
         }
         Ok(())
     }

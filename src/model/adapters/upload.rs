@@ -34,7 +34,7 @@ struct Words {
     down: Vec<u8>,
     ranks: usize,
     up: Vec<u32>,
-    segments: Vec<u32>,
+    segments: Vec<LowRankSegment>,
 }
 
 impl Adapter {
@@ -68,7 +68,7 @@ impl Adapter {
             }
             let low_rank = || words.upload(context, target.matrix.columns());
             let low_rank = context.device().attempt("the adapter", low_rank).await?;
-            bytes += [&low_rank.down, &low_rank.up, &low_rank.segments].into_iter().map(Tensor::bytes).sum::<u64>();
+            bytes += [&low_rank.down, &low_rank.words].into_iter().map(Tensor::bytes).sum::<u64>();
             by_matrix.insert(key, low_rank);
         }
         context.device().sync().await?;
@@ -172,8 +172,8 @@ impl Words {
         self.down.resize(self.down.len() + (ranks - rank) * pair.down.columns * 2, 0);
         let factor = f64::from(pair.factor) * f64::from(down_exponent + up_exponent).exp2();
         let segment = LowRankSegment {
-            first_column: held.first_row as u32,
-            columns: rows as u32,
+            first_row: held.first_row as u32,
+            rows: rows as u32,
             first_rank: self.ranks as u32,
             rank_pairs: ranks as u32 / 2,
             first_word: self.up.len() as u32,
@@ -183,7 +183,7 @@ impl Words {
         if !segment.factor.is_finite() {
             bail!(NumericalError, "the adapter's scale for {} is {}", pair.theirs, pair.factor);
         }
-        self.segments.extend(segment.words());
+        self.segments.push(segment);
         self.ranks += ranks;
         let value = |row: usize, rank_index: usize| {
             let row = reordered.map_or(row, |reordered| reordered.source(row));
@@ -203,13 +203,10 @@ impl Words {
         let mut upload = WeightUpload::into_rows(context, down.clone(), 0, self.ranks)?;
         upload.write(&self.down)?;
         upload.finish()?;
-        let lasting = |dims: &[usize], words: &[u32]| {
-            let tensor = context.lasting(Desc::u32(dims), "adapter")?;
-            context.write(&tensor, 0, bytemuck::cast_slice(words))?;
-            Ok::<Tensor, crate::Error>(tensor)
-        };
-        let segments = [self.segments.len() / LowRankSegment::WORDS, LowRankSegment::WORDS];
-        Ok(LowRank { down, up: lasting(&[self.up.len()], &self.up)?, segments: lasting(&segments, &self.segments)? })
+        let words = LowRankSegment::words(&self.segments, &self.up);
+        let tensor = context.lasting(Desc::u32(&[words.len()]), "adapter")?;
+        context.write(&tensor, 0, bytemuck::cast_slice(&words))?;
+        Ok(LowRank { down, words: tensor })
     }
 }
 

@@ -114,8 +114,9 @@ ops! {
         avg_pool2d: AvgPool2d,
         max_pool2d: MaxPool2d,
     }
-    products (epilogue, residual) {
+    products (epilogue, low_rank, residual) {
         low_rank_add: LowRankAdd,
+        low_rank_down: LowRankDown,
         mat_mul: MatMul,
         mat_mul_backward: MatMulBackward,
         mat_mul_f32: MatMulF32,
@@ -181,7 +182,8 @@ pub use experts::route_experts::{ExpertGroups, Gating};
 pub use indexing::scatter_add::ScatterKind;
 pub use norms::row_norm::RowNorm;
 pub use products::epilogue::Epilogue;
-pub use products::low_rank_add::LowRankSegment;
+pub use products::low_rank::LowRankSegment;
+pub use products::low_rank_down::LowRankInput;
 pub use products::residual::Residual;
 pub use recurrent::short_convolution::ConvolutionForm;
 pub use sorting::sort_key::{SortKey, SortOrder};

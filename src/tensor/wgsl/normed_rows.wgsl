@@ -2,10 +2,15 @@
 // scale, one number for the token, after it: W·(x ∘ g / rms) = (W·(x ∘ g)) / rms. So the norm needs no dispatch of its own. With
 // LAYER_NORM, mean and variance are computed first, since a difference of sums would lose digits. With UNNORMED there is no norm.
 //
+// With LOW_RANK an adapter adds to the rows. After an RMS norm its h is A·(x ∘ g), since its product is divided with the others.
+//
 // The kernel defines `params.columns`, `params.blocks` and `params.epsilon`.
 #import "soa"
 #import "dot_rows"
 #import "subgroup_sum"
+#ifdef LOW_RANK
+#import "low_rank"
+#endif
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> norm: array<vec4<f32>>;
@@ -85,6 +90,9 @@ fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> 
         );
         products += dot_rows(first_blocks, b, v);
     }
+#ifdef LOW_RANK
+    products += low_rank_rows(first_blocks / params.blocks, lane);
+#endif
     products = sum_over_team(products, local, 0u);
 #ifdef LAYER_NORM
     return products;
@@ -126,6 +134,9 @@ fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> 
         );
         products += dot_rows(first_blocks, b, v);
     }
+#ifdef LOW_RANK
+    products += low_rank_rows(first_blocks / params.blocks, lane);
+#endif
     return sum_over_team(products, local, 0u);
 }
 #else
@@ -137,6 +148,9 @@ fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> 
         let v = Block(x[b], x[n + b], x[2u * n + b], x[3u * n + b], x[4u * n + b], x[5u * n + b], x[6u * n + b], x[7u * n + b]);
         products += dot_rows(first_blocks, b, v);
     }
+#ifdef LOW_RANK
+    products += low_rank_rows(first_blocks / params.blocks, lane);
+#endif
     return sum_over_team(products, local, 0u);
 }
 #else
@@ -163,6 +177,9 @@ fn sum_normed_rows(first_blocks: vec4<u32>, lane: u32, local: u32) -> vec4<f32> 
 #endif
         products += dot_rows(first_blocks, b, g);
     }
+#ifdef LOW_RANK
+    products += low_rank_rows(first_blocks / params.blocks, lane);
+#endif
 #ifdef FOUR_ROWS
     let square = sum_over_team(vec4<f32>(squares, 0.0, 0.0, 0.0), local, 0u).x;
     products = sum_over_team(products, local, 1u);

@@ -15,7 +15,7 @@ use crate::tensor::{Case, CpuTensor, CpuTensors, DType, Desc, HostTensor, Kernel
 /// (state[0] is the first token's position) or [tokens, 4], as `attention_split` has it, and with `sinks` the score of each head's sink
 /// [heads], which takes its part of the softmax and has no value. Output: [tokens, heads · head_dim], each row
 /// in SoA (`tensor/soa.rs`); zero for a sequence that has stopped.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct AttentionMerge {
     /// Query heads.
     pub heads: usize,
@@ -147,7 +147,7 @@ impl Reference for AttentionMerge {
 }
 
 /// On the CPU's device: the attention of a token, in the order of columns, from its sums in SoA and its totals. Zeros without splits.
-pub(super) fn merged_on_cpu(
+pub(in crate::tensor::ops) fn merged_on_cpu(
     [sums, totals]: [&[f32]; 2],
     splits: usize,
     [heads, head_dim]: [usize; 2],

@@ -9,6 +9,7 @@ use crate::tensor::cpu::linear::linear;
 use crate::tensor::exec::{grid_2d, subgroup_lanes};
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Residual;
+use crate::tensor::ops::products::low_rank;
 use crate::tensor::ops::products::mat_vec::reference_linear;
 use crate::tensor::quant::{BLOCK, in_cases};
 use crate::tensor::soa::from_soa;
@@ -17,8 +18,8 @@ use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Refer
 
 /// Inputs: sums [splits, heads · head_dim] and totals [splits, heads · 2] of `attention_split`, weight [rows, heads · head_dim],
 /// state [4] u32 (state[0] is the token's position; state[2] is not 0 if the sequence has stopped: then nothing is done), with `sinks`
-/// the score of each head's sink [heads], which takes its part of the softmax and has no value (Xiao et al. 2023, as gpt-oss learns them), a
-/// bias of all rows, if there is one, and x [1, rows] in SoA, if the product is added to it (`Residual`).
+/// the score of each head's sink [heads], which takes its part of the softmax and has no value (Xiao et al. 2023, as gpt-oss learns them),
+/// with `low_rank` h and the words of B (`low_rank.rs`), a bias of all rows, if there is one, and x [1, rows] in SoA, if the product is added to it (`Residual`).
 #[derive(Clone)]
 pub struct AttentionOut {
     /// Query heads.
@@ -35,6 +36,8 @@ pub struct AttentionOut {
     pub residual: Residual,
     /// Whether there is a bias.
     pub bias: bool,
+    /// Whether an adapter adds to the product.
+    pub low_rank: bool,
 }
 
 /// The input that sinks are.
@@ -56,9 +59,13 @@ impl Op for AttentionOut {
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let f32 = Some(DType::F32);
-        let wanted = [f32, f32, None, Some(DType::U32), f32, f32, f32];
         let operands = self.operands();
-        expect("attention_out", inputs, &wanted[..operands + self.residual.inputs(self.bias)])?;
+        let sinks = self.sinks.then_some(f32);
+        let of_adapter = [f32, Some(DType::U32)].into_iter().take(low_rank::inputs(self.low_rank));
+        let further = std::iter::repeat_n(f32, self.residual.inputs(self.bias));
+        let first = [f32, f32, None, Some(DType::U32)].into_iter();
+        let wanted: Vec<_> = first.chain(sinks).chain(of_adapter).chain(further).collect();
+        expect("attention_out", inputs, &wanted)?;
         let (rows, columns) = inputs[2].shape.matrix()?;
         let splits = self.splits.splits;
         let fits = inputs[0].shape.dims() == [splits, columns]
@@ -66,7 +73,8 @@ impl Op for AttentionOut {
             && columns == self.heads * self.head_dim
             && self.head_dim.is_multiple_of(4)
             && columns.is_multiple_of(32)
-            && (!self.sinks || inputs[SINKS].shape.dims() == [self.heads]);
+            && (!self.sinks || inputs[SINKS].shape.dims() == [self.heads])
+            && low_rank::fit(self.low_rank, inputs, self.of_adapter());
         match self.residual.infer(inputs, operands, self.bias, rows).filter(|_| fits) {
             Some(outputs) => Ok(outputs),
             None => bail!(
@@ -155,8 +163,9 @@ impl Reference for AttentionOut {
             })
             .collect();
         let attention = HostTensor::f32(&[1, columns], &merged);
-        let products: Vec<f32> =
-            reference_linear(&[attention, inputs[2].clone()])?.iter().map(|product| *product as f32).collect();
+        let mut products = reference_linear(&[attention, inputs[2].clone()])?;
+        low_rank::add_reference(self.low_rank, inputs, self.of_adapter(), 1.0, &mut products)?;
+        let products = products.iter().map(|product| *product as f32).collect();
         self.residual.reference(inputs, self.operands(), self.bias, products)
     }
 
@@ -169,7 +178,8 @@ impl Reference for AttentionOut {
         let sinks = if self.sinks { Some(tensors.input(SINKS)?.f32s()?) } else { None };
         let of_token = [tensors.input(0)?.f32s()?, tensors.input(1)?.f32s()?];
         let merged = merged_on_cpu(of_token, splits, [self.heads, self.head_dim], sinks);
-        let product = linear(tensors.input(2)?, &merged)?;
+        let mut product = linear(tensors.input(2)?, &merged)?;
+        low_rank::add_on_cpu(self.low_rank, &tensors, self.of_adapter(), 1.0, &mut product)?;
         self.residual.on_cpu(&mut tensors, self.operands(), self.bias, product)
     }
 }
@@ -177,6 +187,11 @@ impl Reference for AttentionOut {
 impl AttentionOut {
     /// The inputs before the bias.
     fn operands(&self) -> usize {
+        self.of_adapter() + low_rank::inputs(self.low_rank)
+    }
+
+    /// The inputs before those of an adapter.
+    fn of_adapter(&self) -> usize {
         SINKS + usize::from(self.sinks)
     }
 
@@ -197,7 +212,9 @@ impl AttentionOut {
         let blocks = columns / BLOCK;
         let splits = self.splits.splits;
         let mut defines = team.defines();
-        defines.extend(self.residual.defines(3 + u32::from(self.sinks), self.bias));
+        // The weight has bindings of its own.
+        defines.extend(low_rank::defines(self.low_rank, self.of_adapter() as u32 - 1));
+        defines.extend(self.residual.defines(self.operands() as u32 - 1, self.bias));
         if self.sinks {
             defines.extend([("SINKS", Define::Flag), ("SINKS_BINDING", Define::U32(3))]);
         }
@@ -254,8 +271,10 @@ pub fn cases() -> Vec<Case> {
             ];
             let (bias, sinks) = (cases.len() % 4 >= 2, cases.len() % 3 == 1);
             inputs.extend(sinks.then(|| random_sinks(&mut rng, heads)));
+            let low_rank = cases.len() % 5 == 2;
+            inputs.extend(low_rank::random_inputs(low_rank, &mut rng, rows));
             inputs.extend(residual.random_inputs(&mut rng, bias, rows));
-            let op = AttentionOut { heads, head_dim, capacity, splits, sinks, residual, bias };
+            let op = AttentionOut { heads, head_dim, capacity, splits, sinks, residual, bias, low_rank };
             cases.push(Case::new(op, inputs, 1e-5));
         }
     }

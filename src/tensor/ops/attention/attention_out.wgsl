@@ -3,48 +3,17 @@
 
 struct Params { rows: u32, blocks: u32, head_dim: u32, tile: u32, capacity: u32, first_row: u32, x_blocks: u32 }
 
-@group(0) @binding(0) var<storage, read> sums: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> totals: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read> state: array<u32>;
-#ifdef SINKS
-@group(0) @binding(SINKS_BINDING) var<storage, read> sinks: array<f32>;
-#endif
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "soa"
 #import "residual"
 #import "dot_rows"
 #import "subgroup_sum"
-#import "splits"
-
-// Four columns of the attention's output, which are those of one head: the average over the splits that have positions.
-fn merged(vector: u32, splits: u32) -> vec4<f32> {
-    let column = vector % params.blocks * 32u + vector / params.blocks * 4u;
-    let head = column / params.head_dim;
-    let vectors = params.blocks * 8u;
-    var largest = totals[head].x;
-    for (var s = 1u; s < SPLITS; s++) {
-        if s < splits {
-            largest = max(largest, totals[s * HEADS + head].x);
-        }
-    }
-    var sum = vec4<f32>(0.0);
-    var total = 0.0;
-#ifdef SINKS
-    // As one more position whose value is zero.
-    largest = max(largest, sinks[head]);
-    total = exp(sinks[head] - largest);
+#import "merged"
+#ifdef LOW_RANK
+#import "low_rank"
 #endif
-    for (var s = 0u; s < SPLITS; s++) {
-        if s < splits {
-            let split = totals[s * HEADS + head];
-            let weight = exp(split.x - largest);
-            total += weight * split.y;
-            sum += weight * sums[s * vectors + vector];
-        }
-    }
-    return sum / total;
-}
 
 #ifdef MERGED_ONCE
 // The output in SoA, merged once for all rows of the workgroup.
@@ -101,6 +70,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 #endif
         products += dot_rows(rows * params.blocks, b, v);
     }
+#ifdef LOW_RANK
+    products += low_rank_rows(rows, lane);
+#endif
     products = sum_over_team(products, local, 0u);
     for (var i = lane; i < ROWS; i += TEAM) {
         if row + i < params.rows {

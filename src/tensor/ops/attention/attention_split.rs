@@ -85,7 +85,7 @@ impl Splits {
     }
 
     /// How the kernels divide `length` positions: the ranges of the splits that are not empty.
-    pub(super) fn ranges(&self, length: usize) -> Vec<(usize, usize)> {
+    pub(in crate::tensor::ops) fn ranges(&self, length: usize) -> Vec<(usize, usize)> {
         let positions = (length.div_ceil(self.tile).div_ceil(self.splits) * self.tile).max(1);
         (0..length.div_ceil(positions)).map(|s| (s * positions, length.min((s + 1) * positions))).collect()
     }
@@ -275,7 +275,7 @@ impl AttentionSplit {
 }
 
 /// Heads, key-value heads, head_dim, capacity and position of cases.
-pub(super) const SHAPES: [(usize, usize, usize, usize, u32); 16] = [
+pub(in crate::tensor::ops) const SHAPES: [(usize, usize, usize, usize, u32); 16] = [
     (4, 1, 8, 5, 0),
     (4, 2, 16, 40, 17),
     (6, 3, 64, 700, 521),
@@ -295,20 +295,20 @@ pub(super) const SHAPES: [(usize, usize, usize, usize, u32); 16] = [
     (4, 2, 32, 66, 67),
 ];
 
-pub(super) const ALL_SPLITS: [Splits; 3] = [
+pub(in crate::tensor::ops) const ALL_SPLITS: [Splits; 3] = [
     Splits { splits: 8, tile: 64, grouped: true },
     Splits { splits: 3, tile: 64, grouped: false },
     Splits { splits: 1, tile: 64, grouped: false },
 ];
 
 /// Scores of sinks, far below all others, among them, and far above.
-pub(super) fn random_sinks(rng: &mut Rng, heads: usize) -> HostTensor {
+pub(in crate::tensor::ops) fn random_sinks(rng: &mut Rng, heads: usize) -> HostTensor {
     let sinks: Vec<f32> = (0..heads).map(|head| [0.5, -30.0, 20.0][head % 3] + rng.signed()).collect();
     HostTensor::f32(&[heads], &sinks)
 }
 
 /// q, caches and state of a shape.
-pub(super) fn inputs(
+pub(in crate::tensor::ops) fn inputs(
     rng: &mut Rng,
     tokens: usize,
     dtype: DType,

@@ -64,6 +64,13 @@ impl RowNorm {
         Ok(from_soa(&normed))
     }
 
+    /// What an RMS norm divides a token by, besides multiplying it with its weight: 1 for the others.
+    pub(in crate::tensor::ops) fn divisor(self, x: &[f32]) -> f64 {
+        let Self::Rms { epsilon } = self else { return 1.0 };
+        let square = x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / x.len() as f64;
+        (square + f64::from(epsilon)).sqrt()
+    }
+
     /// The products of a normed token with the rows of a weight, in f64. `norm` and x are in the order of columns.
     pub(in crate::tensor::ops) fn products(self, x: &[f32], norm: &[Vec<f32>], weight: &[f32]) -> Vec<f64> {
         let columns = x.len() as f64;

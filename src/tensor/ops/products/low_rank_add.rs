@@ -1,61 +1,21 @@
-//! The second of an adapter's two products (LoRA, Hu et al. 2021): y += scale · B·h, where h = A·x is the first. The scale is that of the
-//! adapter in the token's sequence, which stands in a tensor: so one kernel serves sequences with different adapters.
+//! The second of an adapter's two products (LoRA, Hu et al. 2021): y += B·h, where h is the result of `low_rank_down`.
 
+use super::low_rank::{LowRankSegment, for_each_part, random_segments};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, fits_u32, on_cpu};
-use crate::tensor::ops::cache::placement::Placement;
 use crate::tensor::quant::BLOCK;
-use crate::tensor::soa::{from_soa, to_soa};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::soa::change_soa;
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: h [tokens, ranks], up [words] u32, segments [segments, 8] u32, scales [sequences, adapters], state [4] or [tokens, 4] u32, and y
-/// [tokens, columns] (changed).
+/// Inputs: h [tokens, ranks], words [words] u32 (of B: `LowRankSegment`), and y [tokens, columns] (changed).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LowRankAdd {
     /// The factor of all sums.
     pub factor: f32,
     /// Rows of y are in SoA (`tensor/soa.rs`).
     pub soa: bool,
-}
-
-/// Columns of y, and the ranks that add to them.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LowRankSegment {
-    /// The first column of y.
-    pub first_column: u32,
-    /// How many columns.
-    pub columns: u32,
-    /// The first of h's columns.
-    pub first_rank: u32,
-    /// Half of the number of ranks.
-    pub rank_pairs: u32,
-    /// Where its words of `up` begin: for each pair of ranks one for each column, two f16.
-    pub first_word: u32,
-    /// Which of the scales of a sequence is the adapter's.
-    pub adapter: u32,
-    /// The factor of its sum besides the scale.
-    pub factor: f32,
-}
-
-impl LowRankSegment {
-    /// Words of a segment.
-    pub const WORDS: usize = 8;
-
-    /// As kernels read it.
-    pub fn words(&self) -> [u32; Self::WORDS] {
-        [
-            self.first_column,
-            self.columns,
-            self.first_rank,
-            self.rank_pairs,
-            self.first_word,
-            self.adapter,
-            self.factor.to_bits(),
-            0,
-        ]
-    }
 }
 
 impl Op for LowRankAdd {
@@ -66,26 +26,19 @@ impl Op for LowRankAdd {
     }
 
     fn mutates(&self) -> &'static [usize] {
-        &[5]
+        &[2]
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        let (f32, u32) = (Some(DType::F32), Some(DType::U32));
-        expect("low_rank_add", inputs, &[f32, u32, u32, f32, u32, f32])?;
-        let ((tokens, ranks), (of_y, columns)) = (inputs[0].shape.matrix()?, inputs[5].shape.matrix()?);
-        let (_, words) = inputs[2].shape.matrix()?;
-        inputs[3].shape.matrix()?;
-        Placement::of("low_rank_add", inputs[4], tokens)?;
-        let fits = tokens == of_y && words == LowRankSegment::WORDS && ranks.is_multiple_of(2);
-        if !fits || (self.soa && !columns.is_multiple_of(BLOCK)) {
+        expect("low_rank_add", inputs, &[Some(DType::F32), Some(DType::U32), Some(DType::F32)])?;
+        let ((tokens, ranks), (of_y, columns)) = (inputs[0].shape.matrix()?, inputs[2].shape.matrix()?);
+        if tokens != of_y || !ranks.is_multiple_of(2) || (self.soa && !columns.is_multiple_of(BLOCK)) {
             bail!(
                 ShapeMismatch,
-                "low_rank_add: h {}, segments {} and y {}; wanted one row for each token, an even number of ranks, {} words for each \
-                 segment, and in SoA columns of a multiple of {BLOCK}",
+                "low_rank_add: h {} and y {}; wanted one row for each token, an even number of ranks, and in SoA columns of a multiple \
+                 of {BLOCK}",
                 inputs[0].shape,
-                inputs[2].shape,
-                inputs[5].shape,
-                LowRankSegment::WORDS
+                inputs[2].shape
             );
         }
         fits_u32("low_rank_add", &[tokens, columns])?;
@@ -93,17 +46,12 @@ impl Op for LowRankAdd {
     }
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
-        let ((tokens, ranks), (_, columns)) = (inputs[0].shape.matrix()?, inputs[5].shape.matrix()?);
-        let ((segments, _), (_, adapters)) = (inputs[2].shape.matrix()?, inputs[3].shape.matrix()?);
-        let mut defines = Placement::of("low_rank_add", inputs[4], tokens)?.defines();
-        if self.soa {
-            defines.push(("SOA", Define::Flag));
-        }
-        let numbers = [tokens * columns, columns, ranks, segments, adapters].map(|number| number as u32);
+        let ((tokens, ranks), (_, columns)) = (inputs[0].shape.matrix()?, inputs[2].shape.matrix()?);
+        let numbers = [tokens * columns, columns, ranks].map(|number| number as u32);
         Ok(Kernel {
             template: crate::shader!("low_rank_add.wgsl"),
             modules: &[],
-            defines,
+            defines: if self.soa { vec![("SOA", Define::Flag)] } else { vec![] },
             params: numbers.into_iter().chain([self.factor.to_bits()]).collect(),
             grid: grid_2d((tokens * columns).div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
@@ -112,92 +60,62 @@ impl Op for LowRankAdd {
 
 impl Reference for LowRankAdd {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let ((tokens, ranks), (_, columns)) = (inputs[0].shape.matrix()?, inputs[5].shape.matrix()?);
-        let (_, adapters) = inputs[3].shape.matrix()?;
-        let (h, scales) = (inputs[0].to_f32()?, inputs[3].to_f32()?);
-        let [up, segments, state] = [1, 2, 4].map(|input| inputs[input].to_u32());
-        let (up, segments, state) = (up?, segments?, state?);
-        let mut y = inputs[5].to_f32()?;
-        for (token, y) in y.chunks_exact_mut(columns).enumerate() {
-            let mut row = if self.soa { from_soa(y) } else { y.to_vec() };
-            let sequence = if state.len() == 4 { state[3] } else { state[token * 4 + 3] } as usize;
-            for segment in segments.chunks_exact(LowRankSegment::WORDS) {
-                let [first_column, of_segment, first_rank, pairs, first_word, adapter] =
-                    [0, 1, 2, 3, 4, 5].map(|word| segment[word] as usize);
-                let scale = f64::from(scales[sequence * adapters + adapter]) * f64::from(f32::from_bits(segment[6]));
-                for column in 0..of_segment {
-                    let mut sum = 0.0;
-                    for pair in 0..pairs {
-                        let word = up[first_word + pair * of_segment + column];
-                        for (half, bits) in [word as u16, (word >> 16) as u16].into_iter().enumerate() {
-                            let rank = token * ranks + first_rank + 2 * pair + half;
-                            sum += half::f16::from_bits(bits).to_f64() * f64::from(h[rank]);
-                        }
-                    }
-                    row[first_column + column] += (f64::from(self.factor) * scale * sum) as f32;
-                }
-            }
-            y.copy_from_slice(&if self.soa { to_soa(&row) } else { row });
+        let ((_, ranks), (_, columns)) = (inputs[0].shape.matrix()?, inputs[2].shape.matrix()?);
+        let (h, words, mut y) = (inputs[0].to_f32()?, inputs[1].to_u32()?, inputs[2].to_f32()?);
+        for (h, y) in h.chunks_exact(ranks.max(1)).zip(y.chunks_exact_mut(columns)) {
+            self.add(h, &words, y);
         }
-        let dims = [tokens, columns];
-        inputs[5] = HostTensor::f32(&dims, &y);
+        inputs[2].set_f32(&y);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let (_, columns) = tensors.input(2)?.desc.shape.matrix()?;
+        let (_, ranks) = tensors.input(0)?.desc.shape.matrix()?;
+        let [h, words, y] = &mut tensors.inputs[..] else { bail!(Internal, "low_rank_add without three inputs") };
+        let (h, words) = (h.f32s()?, words.u32s()?);
+        for (h, y) in h.chunks_exact(ranks.max(1)).zip(y.f32s_mut()?.chunks_exact_mut(columns)) {
+            self.add(h, words, y);
+        }
+        Ok(())
+    }
+}
+
+impl LowRankAdd {
+    /// To the row of one token.
+    fn add(&self, h: &[f32], words: &[u32], y: &mut [f32]) {
+        let mut sums = vec![0.0; y.len()];
+        for_each_part(h, words, |row, part| sums[row] += part);
+        if self.soa {
+            change_soa(y, 0, &sums, |y, sum| y + self.factor * sum);
+        } else {
+            y.iter_mut().zip(&sums).for_each(|(y, sum)| *y += self.factor * sum);
+        }
     }
 }
 
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(71);
-    // Tokens, columns, the ranks of three parts of a joined matrix (the second has none), whether each token is a sequence of its own.
+    // Tokens, columns, and the ranks of three segments, of which one may have none.
     let shapes = [
-        (1, 96, [2, 0, 4], false),
-        (1, 160, [16, 0, 8], false),
-        (3, 96, [6, 0, 2], true),
-        (5, 64, [2, 0, 2], true),
-        (67, 101, [4, 0, 6], false),
-        (4, 1056, [64, 0, 2], false),
+        (1, 96, [2, 0, 4]),
+        (1, 160, [16, 0, 8]),
+        (3, 96, [6, 0, 2]),
+        (5, 64, [2, 0, 2]),
+        (67, 101, [4, 0, 6]),
+        (4, 1056, [64, 0, 2]),
     ];
     let mut cases = Vec::new();
-    for (index, (tokens, columns, ranks, are_sequences)) in shapes.into_iter().enumerate() {
+    for (index, (tokens, columns, ranks)) in shapes.into_iter().enumerate() {
         for soa in [false, true] {
             if soa && !usize::is_multiple_of(columns, BLOCK) {
                 continue;
             }
-            let (sequences, adapters) = (tokens.max(2), 3);
-            // The last part ends where the columns do, and two adapters add to the first.
-            let half = columns / 2;
-            let parts = [(0, half, ranks[0], 0), (columns - half / 2, half / 2, ranks[2], 2), (0, half, ranks[2], 1)];
-            let (mut segments, mut first_rank, mut first_word) = (Vec::new(), 0, 0);
-            for (first_column, columns, ranks, adapter) in parts {
-                let segment = LowRankSegment {
-                    first_column: first_column as u32,
-                    columns: columns as u32,
-                    first_rank,
-                    rank_pairs: ranks as u32 / 2,
-                    first_word,
-                    adapter,
-                    factor: 0.5 + index as f32,
-                };
-                segments.extend(segment.words());
-                first_rank += ranks as u32;
-                first_word += (ranks / 2 * columns) as u32;
-            }
-            let halves = |rng: &mut Rng| half::f16::from_f32(rng.signed()).to_bits();
-            let word = |rng: &mut Rng| u32::from(halves(rng)) | u32::from(halves(rng)) << 16;
-            let up: Vec<u32> = (0..first_word).map(|_| word(&mut rng)).collect();
-            // A sequence has the second adapter alone, and one has none.
-            let mut scales: Vec<f32> = (0..sequences * adapters).map(|_| rng.signed()).collect();
-            scales[0] = 0.0;
-            scales[adapters..2 * adapters].fill(0.0);
-            let row = |token: usize| [7, 0, 0, ((token + 1) % sequences) as u32];
-            let state: Vec<u32> =
-                if are_sequences { (0..tokens).flat_map(row).collect() } else { row(index % 2).to_vec() };
-            let state_dims = if are_sequences { vec![tokens, 4] } else { vec![4] };
+            let (segments, pairs) = random_segments(&mut rng, columns, ranks);
+            let words = LowRankSegment::words(&segments, &pairs);
             let inputs = vec![
-                rng.tensor(&[tokens, first_rank as usize]),
-                HostTensor::u32(&[up.len()], &up),
-                HostTensor::u32(&[parts.len(), LowRankSegment::WORDS], &segments),
-                HostTensor::f32(&[sequences, adapters], &scales),
-                HostTensor::u32(&state_dims, &state),
+                rng.tensor(&[tokens, ranks.iter().sum()]),
+                HostTensor::u32(&[words.len()], &words),
                 rng.tensor(&[tokens, columns]),
             ];
             cases.push(Case::new(LowRankAdd { factor: 1.0 + index as f32 * 0.25, soa }, inputs, 1e-5));

@@ -1,5 +1,6 @@
 //! Matrix-vector product of one token that is added to the residual stream.
 
+use super::low_rank;
 use super::mat_vec::{reference_linear, takes_case};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -12,16 +13,19 @@ use crate::tensor::soa::from_soa;
 use crate::tensor::team::Team;
 use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Variant};
 
-/// Inputs: activations [1, columns] in SoA (`tensor/soa.rs`), weight [rows, columns], an optional bias of all rows, and x [1, rows] in
-/// SoA, if the product is added to it (`Residual`).
+/// Inputs: activations [1, columns] in SoA (`tensor/soa.rs`), weight [rows, columns], with `low_rank` h and the words of B
+/// (`low_rank.rs`), an optional bias of all rows, and x [1, rows] in SoA, if the product is added to it (`Residual`).
 #[derive(Clone, Copy, Debug)]
 pub struct MatVecAdd {
     /// Where the product goes.
     pub residual: Residual,
     /// Whether there is a bias.
     pub bias: bool,
+    /// Whether an adapter adds to the product.
+    pub low_rank: bool,
 }
 
+/// Inputs before those of an adapter.
 const OPERANDS: usize = 2;
 
 /// Rows that a team computes at once. More rows share each activation that was read, fewer rows make more teams.
@@ -37,15 +41,19 @@ impl Op for MatVecAdd {
     }
 
     fn mutates(&self) -> &'static [usize] {
-        self.residual.mutates(OPERANDS, self.bias)
+        self.residual.mutates(self.operands(), self.bias)
     }
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
-        let f32 = Some(DType::F32);
-        expect("mat_vec_add", inputs, &[f32, None, f32, f32][..OPERANDS + self.residual.inputs(self.bias)])?;
+        let (f32, u32) = (Some(DType::F32), Some(DType::U32));
+        let of_adapter = [f32, u32].into_iter().take(low_rank::inputs(self.low_rank));
+        let further = std::iter::repeat_n(f32, self.residual.inputs(self.bias));
+        let wanted: Vec<_> = [f32, None].into_iter().chain(of_adapter).chain(further).collect();
+        expect("mat_vec_add", inputs, &wanted)?;
         let (rows, columns) = inputs[1].shape.matrix()?;
-        let fits = inputs[0].shape.dims() == [1, columns] && columns.is_multiple_of(32);
-        match self.residual.infer(inputs, OPERANDS, self.bias, rows).filter(|_| fits) {
+        let fits = inputs[0].shape.dims() == [1, columns] && columns.is_multiple_of(32)
+            && low_rank::fit(self.low_rank, inputs, OPERANDS);
+        match self.residual.infer(inputs, self.operands(), self.bias, rows).filter(|_| fits) {
             Some(outputs) => Ok(outputs),
             None => bail!(
                 ShapeMismatch,
@@ -78,18 +86,25 @@ impl Reference for MatVecAdd {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         let activations = from_soa(&inputs[0].to_f32()?);
         let activations = HostTensor::f32(inputs[0].shape.dims(), &activations);
-        let products: Vec<f32> =
-            reference_linear(&[activations, inputs[1].clone()])?.iter().map(|product| *product as f32).collect();
-        self.residual.reference(inputs, OPERANDS, self.bias, products)
+        let mut products = reference_linear(&[activations, inputs[1].clone()])?;
+        low_rank::add_reference(self.low_rank, inputs, OPERANDS, 1.0, &mut products)?;
+        let products = products.iter().map(|product| *product as f32).collect();
+        self.residual.reference(inputs, self.operands(), self.bias, products)
     }
 
     fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
-        let product = linear(tensors.input(1)?, &from_soa(tensors.input(0)?.f32s()?))?;
-        self.residual.on_cpu(&mut tensors, OPERANDS, self.bias, product)
+        let mut product = linear(tensors.input(1)?, &from_soa(tensors.input(0)?.f32s()?))?;
+        low_rank::add_on_cpu(self.low_rank, &tensors, OPERANDS, 1.0, &mut product)?;
+        self.residual.on_cpu(&mut tensors, self.operands(), self.bias, product)
     }
 }
 
 impl MatVecAdd {
+    /// The inputs before the bias.
+    fn operands(&self) -> usize {
+        OPERANDS + low_rank::inputs(self.low_rank)
+    }
+
     fn kernel_of(
         &self,
         team: Team,
@@ -99,7 +114,8 @@ impl MatVecAdd {
     ) -> Result<Kernel> {
         let (rows, columns) = inputs[1].shape.matrix()?;
         let mut defines = team.defines();
-        defines.extend(self.residual.defines(1, self.bias));
+        defines.extend(low_rank::defines(self.low_rank, 1));
+        defines.extend(self.residual.defines(1 + low_rank::inputs(self.low_rank) as u32, self.bias));
         defines.extend([("ROWS", Define::U32(rows_of_a_team)), ("TWO_ROWS", Define::Flag)]);
         if rows_of_a_team == 4 {
             defines.push(("FOUR_ROWS", Define::Flag));
@@ -133,8 +149,10 @@ pub fn cases() -> Vec<Case> {
             let residual = Residual::ALL[cases.len() % Residual::ALL.len()];
             let mut inputs = vec![rng.tensor(&[1, columns]), rng.weight(format, rows, columns)];
             let bias = cases.len() % 2 == 1;
+            let low_rank = cases.len() % 4 >= 2 && index % 2 == 1;
+            inputs.extend(low_rank::random_inputs(low_rank, &mut rng, rows));
             inputs.extend(residual.random_inputs(&mut rng, bias, rows));
-            cases.push(Case::new(MatVecAdd { residual, bias }, inputs, 1e-5));
+            cases.push(Case::new(MatVecAdd { residual, bias, low_rank }, inputs, 1e-5));
         }
     }
     cases

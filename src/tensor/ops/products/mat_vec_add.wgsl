@@ -10,6 +10,9 @@ struct Params { rows: u32, blocks: u32, first_row: u32, x_blocks: u32 }
 #import "residual"
 #import "dot_rows"
 #import "subgroup_sum"
+#ifdef LOW_RANK
+#import "low_rank"
+#endif
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
@@ -27,6 +30,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         );
         sums += dot_rows(rows * n, b, v);
     }
+#ifdef LOW_RANK
+    sums += low_rank_rows(rows, lane);
+#endif
     sums = sum_over_team(sums, local, 0u);
     for (var i = lane; i < ROWS; i += TEAM) {
         if row + i < params.rows {

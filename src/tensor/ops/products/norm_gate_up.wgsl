@@ -3,7 +3,7 @@
 
 struct Params { columns: u32, blocks: u32, epsilon: f32, outputs: u32 }
 
-@group(0) @binding(2) var<storage, read_write> out: array<f32>;
+@group(0) @binding(OUT_BINDING) var<storage, read_write> out: array<f32>;
 @group(0) @binding(20) var<uniform> params: Params;
 
 #import "normed_rows"

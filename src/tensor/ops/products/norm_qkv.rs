@@ -1,6 +1,7 @@
 //! From the residual stream to queries, keys and values of one token, in one dispatch: a norm, the three projections, biases,
 //! rotary positions, and the append to the KV cache. If the projections have different types, there is one dispatch for each type.
 
+use super::low_rank;
 use super::mat_vec::takes_case;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
@@ -24,8 +25,8 @@ use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Refer
 /// padded with zeros to a multiple of 4), weight [rows, columns] (rows of all queries, then of all keys, then of all values, as far
 /// as they are among the parts), state [4] u32 (state[0] is the token's position; state[2] is not 0 if the sequence has stopped),
 /// and, of those among the parts, k_cache and v_cache [capacity, kv_dim] (changed at that position, if it is below the capacity and
-/// the sequence has not stopped). Output: q [1, q_dim], if it is among the parts. In each head of q and k the two numbers of a rope
-/// pair are neighbours.
+/// the sequence has not stopped), and with `low_rank` h and the words of B (`low_rank.rs`). Output: q [1, q_dim], if it is among the parts. In
+/// each head of q and k the two numbers of a rope pair are neighbours.
 #[derive(Clone, Copy, Debug)]
 pub struct NormQkv {
     /// The projections that the matrix holds.
@@ -46,6 +47,8 @@ pub struct NormQkv {
     pub scale: f32,
     /// Whether there is a bias.
     pub bias: bool,
+    /// Whether an adapter adds to the product.
+    pub low_rank: bool,
 }
 
 /// The first input that is a cache.
@@ -64,10 +67,12 @@ impl Op for NormQkv {
 
     fn infer(&self, inputs: &[Desc]) -> Result<Vec<Desc>> {
         let f32 = Some(DType::F32);
-        let wanted = [f32, f32, None, Some(DType::U32)].into_iter().chain(self.parts.cache_dtypes(inputs.get(CACHES)));
+        let of_adapter = [f32, Some(DType::U32)].into_iter().take(low_rank::inputs(self.low_rank));
+        let caches = self.parts.cache_dtypes(inputs.get(CACHES));
+        let wanted = [f32, f32, None, Some(DType::U32)].into_iter().chain(caches).chain(of_adapter);
         expect("norm_qkv", inputs, &wanted.collect::<Vec<_>>())?;
         let (rows, columns) = inputs[2].shape.matrix()?;
-        let caches = &inputs[CACHES..];
+        let caches = &inputs[CACHES..self.of_adapter()];
         let wanted_rows = self.parts.range(self.q_dim, self.kv_dim).len();
         let biases = if self.bias { self.q_dim + 2 * self.kv_dim } else { 0 };
         let vectors = (self.norm.vectors() * columns + self.pairs + biases).next_multiple_of(4);
@@ -84,7 +89,8 @@ impl Op for NormQkv {
             && self.head_dim.is_multiple_of(2)
             && 2 * self.pairs <= self.head_dim
             && self.q_dim.is_multiple_of(self.head_dim)
-            && self.kv_dim.is_multiple_of(self.head_dim);
+            && self.kv_dim.is_multiple_of(self.head_dim)
+            && low_rank::fit(self.low_rank, inputs, self.of_adapter());
         if !fits {
             bail!(
                 ShapeMismatch,
@@ -135,7 +141,9 @@ impl Reference for NormQkv {
         let position = state[0] as usize;
         // As if all three parts were there.
         let mut values = vec![0.0; self.q_dim + 2 * self.kv_dim];
-        values[range.clone()].copy_from_slice(&self.norm.products(&x, &norm, &inputs[2].to_f32()?));
+        let mut products = self.norm.products(&x, &norm, &inputs[2].to_f32()?);
+        low_rank::add_reference(self.low_rank, inputs, self.of_adapter(), 1.0 / self.norm.divisor(&x), &mut products)?;
+        values[range].copy_from_slice(&products);
         for (value, bias) in values.iter_mut().zip(biases) {
             *value += f64::from(*bias);
         }
@@ -171,7 +179,9 @@ impl Reference for NormQkv {
         let (frequencies, biases) = more.split_at(self.pairs);
         let state = tensors.input(3)?.u32s()?;
         let (position, has_stopped) = (state[0] as usize, state[2] != 0);
-        let products = linear(tensors.input(2)?, &self.norm.on_cpu(tensors.input(0)?.f32s()?, norm)?)?;
+        let mut products = linear(tensors.input(2)?, &self.norm.on_cpu(tensors.input(0)?.f32s()?, norm)?)?;
+        let divisor = self.norm.divisor(tensors.input(0)?.f32s()?);
+        low_rank::add_on_cpu(self.low_rank, &tensors, self.of_adapter(), 1.0 / divisor as f32, &mut products)?;
         // As if all three parts were there.
         let mut values = vec![0.0; turned + self.kv_dim];
         values[self.parts.range(self.q_dim, self.kv_dim)].copy_from_slice(&products);
@@ -192,6 +202,11 @@ impl Reference for NormQkv {
 }
 
 impl NormQkv {
+    /// The inputs before those of an adapter.
+    fn of_adapter(&self) -> usize {
+        CACHES + self.parts.caches()
+    }
+
     fn kernel_of(&self, team: Team, inputs: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let (rows, columns) = inputs[2].shape.matrix()?;
         let capacity = inputs.get(CACHES).map_or(0, |cache| cache.shape.dims()[0]);
@@ -205,7 +220,9 @@ impl NormQkv {
         let mut defines = team.defines();
         defines.extend(self.norm.defines());
         defines.push(("TWO_ROWS", Define::Flag));
-        defines.extend(self.parts.defines(3, 0));
+        // The weight has bindings of its own.
+        defines.extend(low_rank::defines(self.low_rank, self.of_adapter() as u32 - 1));
+        defines.extend(self.parts.defines(3, low_rank::inputs(self.low_rank) as u32));
         defines.extend(self.parts.cache_defines(inputs.get(CACHES)));
         if self.interleaved {
             defines.push(("INTERLEAVED", Define::Flag));
@@ -283,6 +300,8 @@ pub fn cases() -> Vec<Case> {
             let dtype = case_dtype(cases.len() + index);
             let caches = 0..parts.caches();
             inputs.extend(caches.map(|_| random_cache(&mut rng, dtype, &[capacity], kv_heads, head_dim)));
+            let low_rank = cases.len() % 4 == 1;
+            inputs.extend(low_rank::random_inputs(low_rank, &mut rng, rows));
             let op = NormQkv {
                 parts,
                 norm,
@@ -293,6 +312,7 @@ pub fn cases() -> Vec<Case> {
                 interleaved: (index + format.name.len()).is_multiple_of(2),
                 scale: if 2 * pairs < head_dim { 1.19 } else { 1.0 },
                 bias,
+                low_rank,
             };
             cases.push(Case::new(op, inputs, stored_tolerance(dtype, 1e-5)));
         }
