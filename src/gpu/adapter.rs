@@ -105,7 +105,8 @@ impl Adapter {
             max_buffer_size: limits.max_buffer_size,
             max_storage_binding_size: limits.max_storage_buffer_binding_size,
             max_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
-            max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
+            // Functions of the CPU take as many as there are.
+            max_storage_buffers: if self.cpu { u32::MAX } else { limits.max_storage_buffers_per_shader_stage },
             max_invocations_per_workgroup: limits.max_compute_invocations_per_workgroup,
             max_workgroup_storage_size: limits.max_compute_workgroup_storage_size,
         }

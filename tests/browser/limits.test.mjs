@@ -60,13 +60,15 @@ async function answers(mode) {
     return await page.evaluate(async () => {
       const texts = {};
       const ask = { prompt: 'The small boat goes to the', max_tokens: 12, temperature: 0, ignore_eos: true };
-      for (const [name, source, options] of [
+      for (const [name, source, { prompt = ask.prompt, ...options }] of [
         // These have the most kernels.
         ['demo', '/models/demo/rillm-demo-q4_0.gguf', { precision: 'fast', kvCache: 'f16' }],
         ['mixture of experts', '/architectures/qwen3_moe/', {}],
+        // Its kernels would bind two buffers more.
+        ['adapter', '/golden/tied-q4_0.gguf', { adapters: [{ source: '/adapters/llama_q4_0/adapter0/' }], prompt: [3, 14, 15, 92] }],
       ]) {
         texts[name] = await withEngine(source, { worker: false, contextLength: 64, ...options }, async (engine) => {
-          const { choices } = await engine.completions.create(ask);
+          const { choices } = await engine.completions.create({ ...ask, prompt });
           return choices[0].text;
         });
       }

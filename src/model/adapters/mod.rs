@@ -45,6 +45,8 @@ pub struct Adapter {
 struct LowRank {
     /// A of all of them, one below the other, [ranks, columns].
     down: Tensor,
+    /// Of each rank the adapter's place among the scales and the bits of a factor besides, [ranks, 2] u32.
+    factors: Tensor,
     /// The words of all B, [words] u32 (`LowRankSegment`).
     words: Tensor,
 }
@@ -163,7 +165,7 @@ impl Beside<'_> {
     /// h = scale · A·x of an adapter, [n, ranks]. `inputs` are those that `input` says.
     fn down(&self, low_rank: &LowRank, input: &LowRankInput, inputs: &[&Tensor], scales: &Tensor) -> Result<Tensor> {
         let op = LowRankDown { input: input.clone() };
-        let further = [&low_rank.down, &low_rank.words, scales, self.state];
+        let further = [&low_rank.down, &low_rank.factors, scales, self.state];
         self.context.run1(&op, &[inputs, &further].concat())
     }
 

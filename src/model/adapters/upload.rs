@@ -33,6 +33,8 @@ struct Words {
     /// f16, little-endian.
     down: Vec<u8>,
     ranks: usize,
+    /// Of each rank its adapter's place and the bits of its factor.
+    factors: Vec<u32>,
     up: Vec<u32>,
     segments: Vec<LowRankSegment>,
 }
@@ -68,7 +70,7 @@ impl Adapter {
             }
             let low_rank = || words.upload(context, target.matrix.columns());
             let low_rank = context.device().attempt("the adapter", low_rank).await?;
-            bytes += [&low_rank.down, &low_rank.words].into_iter().map(Tensor::bytes).sum::<u64>();
+            bytes += [&low_rank.down, &low_rank.factors, &low_rank.words].into_iter().map(Tensor::bytes).sum::<u64>();
             by_matrix.insert(key, low_rank);
         }
         context.device().sync().await?;
@@ -177,13 +179,13 @@ impl Words {
             first_rank: self.ranks as u32,
             rank_pairs: ranks as u32 / 2,
             first_word: self.up.len() as u32,
-            adapter: place as u32,
-            factor: factor as f32,
         };
-        if !segment.factor.is_finite() {
+        let factor = factor as f32;
+        if !factor.is_finite() {
             bail!(NumericalError, "the adapter's scale for {} is {}", pair.theirs, pair.factor);
         }
         self.segments.push(segment);
+        self.factors.extend([place as u32, factor.to_bits()].repeat(ranks));
         self.ranks += ranks;
         let value = |row: usize, rank_index: usize| {
             let row = reordered.map_or(row, |reordered| reordered.source(row));
@@ -203,10 +205,14 @@ impl Words {
         let mut upload = WeightUpload::into_rows(context, down.clone(), 0, self.ranks)?;
         upload.write(&self.down)?;
         upload.finish()?;
+        let lasting = |dims: &[usize], words: &[u32]| {
+            let tensor = context.lasting(Desc::u32(dims), "adapter")?;
+            context.write(&tensor, 0, bytemuck::cast_slice(words))?;
+            Ok::<Tensor, crate::Error>(tensor)
+        };
         let words = LowRankSegment::words(&self.segments, &self.up);
-        let tensor = context.lasting(Desc::u32(&[words.len()]), "adapter")?;
-        context.write(&tensor, 0, bytemuck::cast_slice(&words))?;
-        Ok(LowRank { down, words: tensor })
+        let factors = lasting(&[self.ranks, 2], &self.factors)?;
+        Ok(LowRank { down, factors, words: lasting(&[words.len()], &words)? })
     }
 }
 

@@ -12,8 +12,8 @@ fn low_rank_part(word: u32, is_in: bool, h: vec2<f32>) -> f32 {
 
 fn low_rank_rows(rows: vec4<u32>, lane: u32) -> vec4<f32> {
     var sums = vec4<f32>(0.0);
-    let end = low_rank_words[0] * 8u;
-    for (var at = 1u; at < end; at += 8u) {
+    let end = low_rank_words[0] * 5u;
+    for (var at = 1u; at < end; at += 5u) {
         let of_segment = low_rank_words[at + 1u];
         // Rows before the first wrap.
         let in_segment = rows - low_rank_words[at];

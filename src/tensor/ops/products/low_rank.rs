@@ -21,22 +21,18 @@ pub struct LowRankSegment {
     pub rank_pairs: u32,
     /// Where its words begin, counted from the first word after all segments.
     pub first_word: u32,
-    /// Which of the scales of a sequence is the adapter's.
-    pub adapter: u32,
-    /// The factor of its sum besides the scale.
-    pub factor: f32,
 }
 
 impl LowRankSegment {
     /// Words of a segment.
-    pub const WORDS: usize = 8;
+    pub const WORDS: usize = 5;
 
     /// The words of B as kernels read them: of `segments`, and the pairs of f16 of each.
     pub fn words(segments: &[Self], pairs: &[u32]) -> Vec<u32> {
         let before = (1 + segments.len() * Self::WORDS) as u32;
         let header = segments.iter().flat_map(|segment| {
-            let Self { first_row, rows, first_rank, rank_pairs, first_word, adapter, factor } = *segment;
-            [first_row, rows, first_rank, rank_pairs, before + first_word, adapter, factor.to_bits(), 0]
+            let Self { first_row, rows, first_rank, rank_pairs, first_word } = *segment;
+            [first_row, rows, first_rank, rank_pairs, before + first_word]
         });
         std::iter::once(segments.len() as u32).chain(header).chain(pairs.iter().copied()).collect()
     }
@@ -50,8 +46,6 @@ impl LowRankSegment {
             first_rank: words[2],
             rank_pairs: words[3],
             first_word: words[4],
-            adapter: words[5],
-            factor: f32::from_bits(words[6]),
         };
         words.get(1..).unwrap_or(&[]).chunks_exact(Self::WORDS).take(segments).map(of_segment).collect()
     }
@@ -124,21 +118,18 @@ pub(in crate::tensor::ops) fn add_on_cpu(
     Ok(())
 }
 
-/// For cases: segments of a matrix of this many rows, and the pairs of f16 of all. One has no ranks, two add to the same rows, and rows are
-/// left out. Their adapters are the scales 0 to 2 of a sequence.
+/// For cases: segments of a matrix of this many rows, and the pairs of f16 of all. Two add to the same rows, and rows are left out.
 pub(in crate::tensor::ops) fn random_segments(rng: &mut Rng, rows: usize, ranks: [usize; 3]) -> (Vec<LowRankSegment>, Vec<u32>) {
     let half = (rows / 2).max(1);
-    let parts = [(0, half, ranks[0], 0), (rows - half.div_ceil(2), half.div_ceil(2), ranks[1], 2), (0, half, ranks[2], 1)];
+    let parts = [(0, half, ranks[0]), (rows - half.div_ceil(2), half.div_ceil(2), ranks[1]), (0, half, ranks[2])];
     let (mut segments, mut first_rank, mut first_word) = (Vec::new(), 0, 0);
-    for (index, (first_row, rows, ranks, adapter)) in parts.into_iter().enumerate() {
+    for (first_row, rows, ranks) in parts {
         segments.push(LowRankSegment {
             first_row: first_row as u32,
             rows: rows as u32,
             first_rank,
             rank_pairs: ranks as u32 / 2,
             first_word,
-            adapter,
-            factor: 0.5 + index as f32 * 0.25,
         });
         first_rank += ranks as u32;
         first_word += (ranks / 2 * rows) as u32;

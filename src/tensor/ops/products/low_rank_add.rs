@@ -18,6 +18,9 @@ pub struct LowRankAdd {
     pub soa: bool,
 }
 
+/// Tokens of an invocation if there are many.
+const MANY: usize = 4;
+
 impl Op for LowRankAdd {
     on_cpu!();
 
@@ -47,13 +50,18 @@ impl Op for LowRankAdd {
 
     fn kernel(&self, inputs: &[Desc], _: &[Desc], capabilities: &Capabilities) -> Result<Kernel> {
         let ((tokens, ranks), (_, columns)) = (inputs[0].shape.matrix()?, inputs[2].shape.matrix()?);
-        let numbers = [tokens * columns, columns, ranks].map(|number| number as u32);
+        // Many tokens share what is read of B.
+        let at_once = if tokens > MANY { MANY } else { 1 };
+        let n = tokens.div_ceil(at_once) * columns;
+        let last_pair = (tokens * ranks / 2).saturating_sub(1);
+        let numbers = [n, tokens, columns, ranks, last_pair].map(|number| number as u32);
+        let soa = self.soa.then_some(("SOA", Define::Flag));
         Ok(Kernel {
             template: crate::shader!("low_rank_add.wgsl"),
             modules: &[],
-            defines: if self.soa { vec![("SOA", Define::Flag)] } else { vec![] },
+            defines: soa.into_iter().chain([("TOKENS", Define::U32(at_once as u32))]).collect(),
             params: numbers.into_iter().chain([self.factor.to_bits()]).collect(),
-            grid: grid_2d((tokens * columns).div_ceil(64), capabilities.max_workgroups_per_dimension),
+            grid: grid_2d(n.div_ceil(64), capabilities.max_workgroups_per_dimension),
         })
     }
 }
@@ -103,6 +111,7 @@ pub fn cases() -> Vec<Case> {
         (3, 96, [6, 0, 2]),
         (5, 64, [2, 0, 2]),
         (67, 101, [4, 0, 6]),
+        (8, 1024, [16, 2, 8]),
         (4, 1056, [64, 0, 2]),
     ];
     let mut cases = Vec::new();

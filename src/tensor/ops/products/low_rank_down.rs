@@ -1,7 +1,6 @@
 //! The first of an adapter's two products (LoRA, Hu et al. 2021): h = scale · A·x. The scale is that of the adapter in the token's sequence,
 //! which stands in a tensor: so one kernel serves sequences with different adapters.
 
-use super::low_rank::{LowRankSegment, random_segments};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::cpu::linear::linear;
@@ -16,9 +15,9 @@ use crate::tensor::soa::{from_soa, rows_to_soa};
 use crate::tensor::team::Team;
 use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
-/// Inputs: what `input` says, down [ranks, columns] (A, a weight of the format f16), words [words] u32 (of B: `LowRankSegment`, of which the
-/// ranks and factors are read), scales [sequences, adapters], state [4] or [tokens, 4] u32 (state[3] is the sequence). Output: h [tokens, ranks];
-/// zero where the scale is.
+/// Inputs: what `input` says, down [ranks, columns] (A, a weight of the format f16), factors [ranks, 2] u32 (of each rank which of the scales of a
+/// sequence is its adapter's, and the bits of a factor besides), scales [sequences, adapters], state [4] or [tokens, 4] u32 (state[3] is the
+/// sequence). Output: h [tokens, ranks]; zero where the scale is.
 #[derive(Clone, Debug)]
 pub struct LowRankDown {
     /// What A is multiplied with.
@@ -59,7 +58,7 @@ impl Op for LowRankDown {
         let operands = self.operands();
         let wanted = std::iter::repeat_n(f32, operands).chain([None, u32, f32, u32]);
         expect("low_rank_down", inputs, &wanted.collect::<Vec<_>>())?;
-        let [down, _, scales, state] = [0, 1, 2, 3].map(|further| inputs[operands + further]);
+        let [down, factors, scales, state] = [0, 1, 2, 3].map(|further| inputs[operands + further]);
         let ((ranks, columns), (rows, of_x)) = (down.shape.matrix()?, inputs[0].shape.matrix()?);
         scales.shape.matrix()?;
         let tokens = self.tokens(rows);
@@ -76,13 +75,15 @@ impl Op for LowRankDown {
             }
         };
         let is_f16 = matches!(down.dtype, DType::Weight(format) if format.name == "f16");
-        if !fits || !is_f16 || columns != of_x || !ranks.is_multiple_of(2) {
+        if !fits || !is_f16 || columns != of_x || factors.shape.dims() != [ranks, 2] || !ranks.is_multiple_of(2) {
             bail!(
                 ShapeMismatch,
-                "low_rank_down: x {} and A {} of the type {:?}; wanted as many columns, an even number of ranks and f16",
+                "low_rank_down: x {}, A {} of the type {:?} and factors {}; wanted as many columns, an even number of ranks, f16, and two words \
+                 for each rank",
                 inputs[0].shape,
                 down.shape,
-                down.dtype
+                down.dtype,
+                factors.shape
             );
         }
         Placement::of("low_rank_down", state, tokens)?;
@@ -105,7 +106,7 @@ impl Op for LowRankDown {
         defines.extend(Placement::of("low_rank_down", state, tokens)?.defines());
         let first = operands as u32;
         let numbers = [
-            ("WORDS_BINDING", first),
+            ("FACTORS_BINDING", first),
             ("SCALES_BINDING", first + 1),
             ("STATE_BINDING", first + 2),
             ("OUT_BINDING", first + 3),
@@ -201,11 +202,11 @@ impl Reference for LowRankDown {
             }
         };
         let mut h = linear(tensors.input(operands)?, &x)?;
-        let words = tensors.input(operands + 1)?.u32s()?;
+        let factors = tensors.input(operands + 1)?.u32s()?;
         let (scales, state) = (tensors.input(operands + 2)?, tensors.input(operands + 3)?);
         let (_, adapters) = scales.desc.shape.matrix()?;
         let (ranks, _) = tensors.input(operands)?.desc.shape.matrix()?;
-        scale(words, (scales.f32s()?, adapters), state.u32s()?, (&mut h, ranks));
+        scale(factors, (scales.f32s()?, adapters), state.u32s()?, (&mut h, ranks));
         tensors.output(0)?.write_f32s(&h)
     }
 }
@@ -226,40 +227,36 @@ impl LowRankDown {
     }
 
     fn scaled(&self, inputs: &[HostTensor], mut h: Vec<f32>, ranks: usize) -> Result<Vec<HostTensor>> {
-        let [words, scales, state] = [1, 2, 3].map(|further| &inputs[self.operands() + further]);
+        let [factors, scales, state] = [1, 2, 3].map(|further| &inputs[self.operands() + further]);
         let (_, adapters) = scales.shape.matrix()?;
-        scale(&words.to_u32()?, (&scales.to_f32()?, adapters), &state.to_u32()?, (&mut h, ranks));
+        scale(&factors.to_u32()?, (&scales.to_f32()?, adapters), &state.to_u32()?, (&mut h, ranks));
         Ok(vec![HostTensor::f32(&[h.len() / ranks.max(1), ranks], &h)])
     }
 }
 
 /// Multiplies rows of h with the scales of their sequences, of which each has one for each adapter.
-fn scale(words: &[u32], (scales, adapters): (&[f32], usize), state: &[u32], (h, ranks): (&mut [f32], usize)) {
-    let segments = LowRankSegment::all(words);
+fn scale(factors: &[u32], (scales, adapters): (&[f32], usize), state: &[u32], (h, ranks): (&mut [f32], usize)) {
     for (token, h) in h.chunks_exact_mut(ranks.max(1)).enumerate() {
         let sequence = if state.len() == 4 { state[3] } else { state[token * 4 + 3] } as usize;
-        for segment in &segments {
-            let scale = scales[sequence * adapters + segment.adapter as usize] * segment.factor;
-            for h in h[segment.first_rank as usize..].iter_mut().take(2 * segment.rank_pairs as usize) {
-                *h = if scale == 0.0 { 0.0 } else { *h * scale };
-            }
+        for (h, of_rank) in h.iter_mut().zip(factors.chunks_exact(2)) {
+            let factor = scales[sequence * adapters + of_rank[0] as usize] * f32::from_bits(of_rank[1]);
+            *h = if factor == 0.0 { 0.0 } else { *h * factor };
         }
     }
 }
 
 /// For cases: the inputs after those that A is multiplied with.
-fn further(rng: &mut Rng, ranks: [usize; 3], columns: usize, state: HostTensor) -> Vec<HostTensor> {
+fn further(rng: &mut Rng, ranks: usize, columns: usize, state: HostTensor) -> Vec<HostTensor> {
     let Some(f16) = FORMATS.iter().find(|format| format.name == "f16") else { return vec![] };
     let (sequences, adapters) = (state.shape.elements() / 4 + 2, 3);
-    let (segments, pairs) = random_segments(rng, 32, ranks);
-    let words = LowRankSegment::words(&segments, &pairs);
+    let of_rank = |rank: usize| [rank as u32 / 2 % 3, (0.5 + (rank / 8) as f32 * 0.25).to_bits()];
     // A sequence has the second adapter alone, and one lacks the first.
     let mut scales: Vec<f32> = (0..sequences * adapters).map(|_| rng.signed()).collect();
     scales[0] = 0.0;
     scales[adapters..2 * adapters].copy_from_slice(&[0.0, 0.75, 0.0]);
     vec![
-        rng.weight(f16, ranks.iter().sum(), columns),
-        HostTensor::u32(&[words.len()], &words),
+        rng.weight(f16, ranks, columns),
+        HostTensor::u32(&[ranks, 2], &(0..ranks).flat_map(of_rank).collect::<Vec<u32>>()),
         HostTensor::f32(&[sequences, adapters], &scales),
         state,
     ]
@@ -268,7 +265,7 @@ fn further(rng: &mut Rng, ranks: [usize; 3], columns: usize, state: HostTensor) 
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(71);
     let mut cases = Vec::new();
-    let ranks = [[2, 0, 4], [16, 16, 16], [64, 6, 2], [2, 2, 0]];
+    let ranks = [6, 48, 72, 2];
     // Rows: tokens and columns.
     for (index, (tokens, columns)) in [(1, 7), (3, 36), (5, 64), (67, 101), (13, 1056), (130, 4), (4, 8200)].into_iter().enumerate() {
         for is_soa in [false, true] {
@@ -298,7 +295,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Each shape that attention is merged in, of one token.
-fn merged_cases(rng: &mut Rng, ranks: [[usize; 3]; 4]) -> Vec<Case> {
+fn merged_cases(rng: &mut Rng, ranks: [usize; 4]) -> Vec<Case> {
     let mut cases = Vec::new();
     for (index, shape) in SHAPES.into_iter().enumerate() {
         let (heads, kv_heads, head_dim, capacity, _) = shape;

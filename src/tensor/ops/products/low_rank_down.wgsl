@@ -2,7 +2,7 @@
 struct Params { tokens: u32, columns: u32, blocks: u32, ranks: u32, adapters: u32, epsilon: f32, head_dim: u32, tile: u32, capacity: u32 }
 
 @group(0) @binding(10) var<storage, read> down: array<vec4<u32>>;
-@group(0) @binding(WORDS_BINDING) var<storage, read> words: array<u32>;
+@group(0) @binding(FACTORS_BINDING) var<storage, read> factors: array<vec2<u32>>;
 @group(0) @binding(SCALES_BINDING) var<storage, read> scales: array<f32>;
 @group(0) @binding(STATE_BINDING) var<storage, read> state: array<u32>;
 @group(0) @binding(OUT_BINDING) var<storage, read_write> h: array<f32>;
@@ -103,24 +103,26 @@ fn down_vector(rank: u32, column: u32) -> vec4<f32> {
 }
 
 // The factor of a rank in the sequence of a token.
-fn scale_of(token: u32, rank: u32) -> f32 {
+fn factor_of(token: u32, rank: u32) -> f32 {
 #ifdef SEQUENCES
     let sequence = state[token * 4u + 3u];
 #else
     let sequence = state[3];
 #endif
-    for (var at = 1u; at < words[0] * 8u; at += 8u) {
-        if rank - words[at + 2u] < words[at + 3u] * 2u {
-            return scales[sequence * params.adapters + words[at + 5u]] * bitcast<f32>(words[at + 6u]);
-        }
-    }
-    return 0.0;
+    let of_rank = factors[min(rank, params.ranks - 1u)];
+    return scales[sequence * params.adapters + of_rank.x] * bitcast<f32>(of_rank.y);
 }
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let first_rank = group.x * RANKS;
     let first_token = group.y * TOKENS;
+    // Early, so that these reads wait together with the others.
+    let rank = first_rank + local % RANKS;
+    var rank_factors: array<f32, TOKENS>;
+    for (var t = 0u; t < TOKENS; t++) {
+        rank_factors[t] = factor_of(min(first_token + t, params.tokens - 1u), rank);
+    }
     prepare(local);
     var products: array<vec4<f32>, TOKENS>;
     for (var i = local; i < params.blocks * 8u; i += WORKGROUP) {
@@ -147,11 +149,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var t = 0u; t < TOKENS; t++) {
         let of_token = sum_over_team(products[t], local, t % 2u);
         let token = first_token + t;
-        let rank = first_rank + local;
         if local < RANKS && token < params.tokens && rank < params.ranks {
-            let scale = scale_of(token, rank);
             // A sequence without the adapter gets nothing of it, whatever the product is.
-            h[token * params.ranks + rank] = select(of_token[local] * scale, 0.0, scale == 0.0);
+            h[token * params.ranks + rank] = select(of_token[local] * rank_factors[t], 0.0, rank_factors[t] == 0.0);
         }
 #ifdef TEAMS_OF_LANES
         // The sum after the next writes what others may still read.
