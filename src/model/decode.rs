@@ -16,8 +16,8 @@ use super::norm::Norm;
 use super::per_layer::PerLayerInput;
 use crate::error::Result;
 use crate::tensor::ops::{
-    AddRow, AttentionMerge, AttentionOut, CombineExperts, ConcatColumns, Fill, GateInput, LowRankInput, MatVecAdd, NormAdd,
-    NormGateUp, NormMatVec, NormQkv, NormUp, Residual, RmsNorm, Scale, SigmoidGate, SwigluSoa, Xielu,
+    AddRow, AttentionMerge, AttentionOut, CombineExperts, ConcatColumns, Fill, GateInput, LowRankInput, MatVecAdd,
+    NormAdd, NormGateUp, NormMatVec, NormQkv, NormUp, Residual, RmsNorm, Scale, SigmoidGate, SwigluSoa, Xielu,
 };
 use crate::tensor::{Context, Desc, Tensor};
 

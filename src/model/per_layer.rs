@@ -51,7 +51,11 @@ impl PerLayerEmbeddings {
         let rows = self.table.embed(context, tokens, false)?;
         let rows = context.run1(&Scale { factor: self.factor }, &[&rows])?;
         let projected = if soa {
-            self.projection.multiply(context, &NormMatVec { norm: self.none.kind, low_rank: false }, &[x, self.none.soa()?])?
+            self.projection.multiply(
+                context,
+                &NormMatVec { norm: self.none.kind, low_rank: false },
+                &[x, self.none.soa()?],
+            )?
         } else {
             self.projection.multiply(context, ops::linear(tokens.shape().elements()), &[x])?
         };

@@ -18,8 +18,8 @@ use super::per_layer::PerLayerInput;
 use crate::error::Result;
 use crate::tensor::ops::{
     self, Add, AddRow, Attention, AttentionMerge, AttentionPrefill, AttentionTile, CombineExperts, ConcatColumns,
-    Epilogue, GateInput, LowRankInput, MatMul, MatMulInt8, MatVecSmallBatch, Quantize, RmsNorm, RmsNormInt8, RmsNormSoa, Scale,
-    SigmoidGate, SwigluFused, SwigluInt8, SwigluSoa, Unary, UnaryKind, Xielu,
+    Epilogue, GateInput, LowRankInput, MatMul, MatMulInt8, MatVecSmallBatch, Quantize, RmsNorm, RmsNormInt8,
+    RmsNormSoa, Scale, SigmoidGate, SwigluFused, SwigluInt8, SwigluSoa, Unary, UnaryKind, Xielu,
 };
 use crate::tensor::{Context, DType, Op, Tensor};
 

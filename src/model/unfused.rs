@@ -19,8 +19,8 @@ use super::state::LayerStates;
 use crate::error::Result;
 use crate::tensor::ops::{
     Add, Attention, AttentionDisentangled, AttentionPerHead, AttentionSpans, Clamp, CombineExperts, GateInput,
-    GateRows, GaussianTopk, KvAppend, LowRankInput, PerHead, Rope, RopePositions, Scale, SigmoidGate, SliceColumns, Swiglu,
-    SwigluFused, Unary, UnaryKind, Xielu,
+    GateRows, GaussianTopk, KvAppend, LowRankInput, PerHead, Rope, RopePositions, Scale, SigmoidGate, SliceColumns,
+    Swiglu, SwigluFused, Unary, UnaryKind, Xielu,
 };
 use crate::tensor::{Context, Op, Shape, Tensor};
 

@@ -182,7 +182,9 @@ impl Beside<'_> {
         let (Some(active), Some(low_rank), None) = (self.adapters, touching.next(), touching.next()) else {
             return Ok(None);
         };
-        if matrix.whole().is_none() || buffers + matrix.buffers() + 2 > self.context.device().capabilities().max_storage_buffers as usize {
+        if matrix.whole().is_none()
+            || buffers + matrix.buffers() + 2 > self.context.device().capabilities().max_storage_buffers as usize
+        {
             return Ok(None);
         }
         Ok(Some([self.down(low_rank, input, inputs, &active.scales)?, low_rank.words.clone()]))

@@ -119,7 +119,11 @@ pub(in crate::tensor::ops) fn add_on_cpu(
 }
 
 /// For cases: segments of a matrix of this many rows, and the pairs of f16 of all. Two add to the same rows, and rows are left out.
-pub(in crate::tensor::ops) fn random_segments(rng: &mut Rng, rows: usize, ranks: [usize; 3]) -> (Vec<LowRankSegment>, Vec<u32>) {
+pub(in crate::tensor::ops) fn random_segments(
+    rng: &mut Rng,
+    rows: usize,
+    ranks: [usize; 3],
+) -> (Vec<LowRankSegment>, Vec<u32>) {
     let half = (rows / 2).max(1);
     let parts = [(0, half, ranks[0]), (rows - half.div_ceil(2), half.div_ceil(2), ranks[1]), (0, half, ranks[2])];
     let (mut segments, mut first_rank, mut first_word) = (Vec::new(), 0, 0);

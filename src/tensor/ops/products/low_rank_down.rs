@@ -166,7 +166,8 @@ impl Reference for LowRankDown {
                 let vectors: Vec<Vec<f32>> = inputs[1].to_f32()?.chunks_exact(columns).map(from_soa).collect();
                 let weight = inputs[operands].to_f32()?;
                 let factor = if *divides { 1.0 } else { norm.divisor(&x) };
-                let products = norm.products(&x, &vectors, &weight).into_iter().map(|product| (product * factor) as f32);
+                let products =
+                    norm.products(&x, &vectors, &weight).into_iter().map(|product| (product * factor) as f32);
                 return self.scaled(inputs, products.collect(), ranks);
             }
             LowRankInput::Merged(merge) => {
@@ -267,12 +268,15 @@ pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     let ranks = [6, 48, 72, 2];
     // Rows: tokens and columns.
-    for (index, (tokens, columns)) in [(1, 7), (3, 36), (5, 64), (67, 101), (13, 1056), (130, 4), (4, 8200)].into_iter().enumerate() {
+    for (index, (tokens, columns)) in
+        [(1, 7), (3, 36), (5, 64), (67, 101), (13, 1056), (130, 4), (4, 8200)].into_iter().enumerate()
+    {
         for is_soa in [false, true] {
             let columns = if is_soa { usize::next_multiple_of(columns, BLOCK) } else { columns };
             let are_sequences = tokens > 1 && index % 2 == 0;
             let row = |token: usize| [7, 0, 0, (token % 3) as u32];
-            let state: Vec<u32> = if are_sequences { (0..tokens).flat_map(row).collect() } else { row(index % 2 + 1).to_vec() };
+            let state: Vec<u32> =
+                if are_sequences { (0..tokens).flat_map(row).collect() } else { row(index % 2 + 1).to_vec() };
             let state_dims = if are_sequences { vec![tokens, 4] } else { vec![4] };
             let state = HostTensor::u32(&state_dims, &state);
             let x = rng.tensor(&[tokens, columns]);

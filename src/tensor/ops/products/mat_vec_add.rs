@@ -51,7 +51,8 @@ impl Op for MatVecAdd {
         let wanted: Vec<_> = [f32, None].into_iter().chain(of_adapter).chain(further).collect();
         expect("mat_vec_add", inputs, &wanted)?;
         let (rows, columns) = inputs[1].shape.matrix()?;
-        let fits = inputs[0].shape.dims() == [1, columns] && columns.is_multiple_of(32)
+        let fits = inputs[0].shape.dims() == [1, columns]
+            && columns.is_multiple_of(32)
             && low_rank::fit(self.low_rank, inputs, OPERANDS);
         match self.residual.infer(inputs, self.operands(), self.bias, rows).filter(|_| fits) {
             Some(outputs) => Ok(outputs),
