@@ -6,10 +6,8 @@ use crate::simd::{F32x4, I32x4};
 /// no number it is none.
 #[inline(always)]
 pub(crate) fn exp(x: F32x4) -> F32x4 {
-    let minus = F32x4::splat(-1.0);
-    let x = x.max(F32x4::splat(-86.0)).mul(minus).max(F32x4::splat(-88.0)).mul(minus);
-    let power = x.mul(F32x4::splat(std::f32::consts::LOG2_E)).round_to_i32();
-    let n = power.to_f32();
+    let x = x.at_least(F32x4::splat(-86.0)).at_most(F32x4::splat(88.0));
+    let (n, bits) = x.mul(F32x4::splat(std::f32::consts::LOG2_E)).rounded();
     // ln 2 in two parts, the first of which has few bits: its product with n is exact.
     let r = x.sub(n.mul(F32x4::splat(0.693_359_4))).sub(n.mul(F32x4::splat(-2.121_944_4e-4)));
     let mut p = F32x4::splat(1.987_569_1e-4);
@@ -17,7 +15,8 @@ pub(crate) fn exp(x: F32x4) -> F32x4 {
         p = p.mul_add(r, F32x4::splat(coefficient));
     }
     let p = p.mul_add(r.mul(r), r).add(F32x4::splat(1.0));
-    p.bits().add(power.shl::<23>()).floats()
+    // 2ⁿ, from its exponent. A product keeps what is no number.
+    p.mul(bits.shl::<23>().add(F32x4::splat(1.0).bits()).floats())
 }
 
 /// The hyperbolic tangent with a relative error below 3e-7 (`tanhf` of Cephes: a polynomial near zero, elsewhere by e^2x).

@@ -3,6 +3,7 @@
 
 mod support;
 
+use half::f16;
 use rillm_cpu_kernels::{Bytes, Format, Halves, Packed, Quantized, Weights, mat_mul_int8, pack};
 use support::{Known, Rng, compare, formats, products};
 
@@ -100,6 +101,34 @@ fn int8_multiplied_as_bytes_loses_nothing_but_the_lowest_number() {
         mat_mul_int8(&weights, &x_bytes, &mut got).unwrap();
         let most = compare("q8_0 as bytes", &got, &wanted, if lowest { 1.0 / 128.0 } else { 1e-6 });
         assert_eq!(most > 1e-6, lowest);
+    }
+}
+
+/// What activations are rounded to, by the products with a matrix that has a one in each row.
+#[test]
+fn activations_are_rounded_to_the_nearest() {
+    let known = packed_formats().find(|known| known.name == "q8_0").unwrap();
+    let row = |column: usize| {
+        let quants = (0..32).map(move |at| u8::from(at == column));
+        f16::ONE.to_le_bytes().into_iter().chain(quants)
+    };
+    let bytes: Vec<u8> = (0..32).flat_map(row).collect();
+    let packed = packed(&known, &bytes, 32, 32);
+    let weights = Packed::new(known.format, &packed, 32, 32).unwrap();
+    // Halves between two numbers, the largest of both signs, and those that round to zero.
+    let mut x: Vec<f32> = (0..32).map(|at| (at as f32 - 15.0) * 0.5).collect();
+    (x[3], x[8]) = (127.0, -127.0);
+    let mut tokens = vec![x.clone(), x.iter().map(|x| -x).collect(), vec![0.0; 32], vec![-3.0; 32]];
+    tokens.push(x.iter().map(|x| x * 1e-36).collect());
+    tokens.push(x.iter().map(|x| x * 1e36).collect());
+    for x in tokens {
+        let wanted = rounded(&x);
+        let mut got = [vec![f32::NAN; 32], vec![f32::NAN; 32]];
+        let halves = Quantized::<Halves>::multiplied(&x, 1, 32).unwrap();
+        mat_mul_int8(&weights, &halves, &mut got[0]).unwrap();
+        let bytes = Quantized::<Bytes>::multiplied(&x, 1, 32).unwrap();
+        mat_mul_int8(&weights, &bytes, &mut got[1]).unwrap();
+        assert_eq!(got, [wanted.clone(), wanted]);
     }
 }
 

@@ -3,7 +3,10 @@
 use super::dots::Dots;
 use crate::blocks::PIECE;
 use crate::format::{Mismatch, expect};
-use crate::simd::{F32x4, I32x4};
+use crate::simd::{F32x4, I16x8, I32x4};
+
+/// Vectors of a piece.
+const VECTORS: usize = PIECE / F32x4::LANES;
 
 /// What the build is fast with.
 #[cfg(target_feature = "relaxed-simd")]
@@ -46,32 +49,23 @@ impl<D: Dots> Quantized<D> {
 }
 
 pub(super) fn quantized<D: Dots>(x: &[f32; PIECE]) -> Activation<D::Quads> {
-    let vectors: &[[f32; 4]; PIECE / 4] = bytemuck::cast_ref(x);
-    let mut largest = F32x4::splat(0.0);
-    for four in vectors {
-        largest = largest.max(F32x4::load(four).abs());
-    }
-    let [a, b, c, d] = largest.lanes();
-    // `f32::max` would drop what is no number.
-    let larger = |a: f32, b: f32| if a > b || a.is_nan() { a } else { b };
-    let scale = match larger(larger(a, b), larger(c, d)) / 127.0 {
+    let vectors: &[[f32; 4]; VECTORS] = bytemuck::cast_ref(x);
+    let vectors: [F32x4; VECTORS] = std::array::from_fn(|at| F32x4::load(&vectors[at]));
+    // Magnitudes are in the order of their bits, and what is no number is above all others.
+    let largest = vectors.iter().fold(I32x4::splat(0), |largest, x| largest.max(x.abs().bits()));
+    let scale = match largest.floats().largest() / 127.0 {
         // Too small to be divided by.
         0.0..f32::MIN_POSITIVE => 0.0,
         scale => scale,
     };
     let inverse = F32x4::splat(if scale > 0.0 { 1.0 / scale } else { 0.0 });
-    let mut quants = [0i8; PIECE];
-    let mut sums = [0; 2];
-    for (half, sum) in sums.iter_mut().enumerate() {
-        let mut total = I32x4::splat(0);
-        for vector in half * 4..half * 4 + 4 {
-            let rounded = F32x4::load(&vectors[vector]).mul(inverse).round_to_i32();
-            total = total.add(rounded);
-            for (quant, lane) in quants[vector * 4..].iter_mut().zip(rounded.lanes()) {
-                *quant = lane as i8;
-            }
-        }
-        *sum = total.lanes().iter().sum();
-    }
-    Activation { quads: D::quads(&quants), scale, sums }
+    let round = |at: usize| {
+        let [a, b, c, d] = std::array::from_fn(|i| vectors[at + i].mul(inverse).round_to_i32());
+        (a.narrow(b), c.narrow(d))
+    };
+    let (a, b) = round(0);
+    let (c, d) = round(VECTORS / 2);
+    let ones = I16x8::splat(1);
+    let sums = [(a, b), (c, d)].map(|(a, b)| a.dot(ones).add(b.dot(ones)).lanes().iter().sum());
+    Activation { quads: D::quads([a.narrow(b), c.narrow(d)]), scale, sums }
 }

@@ -1,6 +1,8 @@
 //! Dot products of four columns, in vectors that have a row in each lane. With relaxed SIMD bytes are multiplied; without it they become numbers
 //! of 16 bits first. Both give the same sums.
 
+use bytemuck::cast;
+
 use crate::blocks::PIECE;
 use crate::simd::{I16x8, I32x4, U8x16};
 
@@ -14,7 +16,8 @@ pub trait Dots {
     /// Weights of four rows and four columns.
     type Weights: Copy;
 
-    fn quads(quants: &[i8; PIECE]) -> Self::Quads;
+    /// Of int8, which are not −128.
+    fn quads(quants: [U8x16; 2]) -> Self::Quads;
 
     /// Of bytes whose nibbles are quants: those of the low ones and those of the high ones.
     fn nibbles(bytes: U8x16) -> [Self::Weights; 2];
@@ -36,18 +39,15 @@ pub trait Dots {
 pub struct Halves;
 
 impl Dots for Halves {
-    /// Of each quad the even columns, then the odd ones.
-    type Quads = [[u32; 2]; QUADS];
+    /// The even columns of each quad, and the odd ones.
+    type Quads = [[u32; QUADS]; 2];
     /// The even columns of all rows, and the odd ones.
     type Weights = [I16x8; 2];
 
     #[inline(always)]
-    fn quads(quants: &[i8; PIECE]) -> Self::Quads {
-        let half = |at: usize| u32::from(i16::from(quants[at]) as u16);
-        std::array::from_fn(|quad| {
-            let at = quad * 4;
-            [half(at) | half(at + 2) << 16, half(at + 1) | half(at + 3) << 16]
-        })
+    fn quads(quants: [U8x16; 2]) -> Self::Quads {
+        let [a, b] = quants.map(Self::signed);
+        [cast([a[0], b[0]]), cast([a[1], b[1]])]
     }
 
     #[inline(always)]
@@ -70,7 +70,7 @@ impl Dots for Halves {
 
     #[inline(always)]
     fn add(sums: I32x4, [even, odd]: Self::Weights, quads: &Self::Quads, quad: usize) -> I32x4 {
-        let [x_even, x_odd] = quads[quad].map(|pair| U8x16::from_word(pair).halves());
+        let [x_even, x_odd] = [quads[0][quad], quads[1][quad]].map(|pair| U8x16::from_word(pair).halves());
         sums.add(even.dot(x_even)).add(odd.dot(x_odd))
     }
 
@@ -97,14 +97,11 @@ impl Dots for Bytes {
     type Weights = U8x16;
 
     #[inline(always)]
-    fn quads(quants: &[i8; PIECE]) -> Self::Quads {
-        let words = |byte: fn(i8) -> u8| {
-            std::array::from_fn(|quad| u32::from_le_bytes(std::array::from_fn(|i| byte(quants[quad * 4 + i]))))
-        };
+    fn quads(quants: [U8x16; 2]) -> Self::Quads {
         ByteQuads {
-            quants: words(|quant| quant as u8),
-            magnitudes: words(i8::unsigned_abs),
-            signs: words(|quant| (quant >> 7) as u8),
+            quants: cast(quants),
+            magnitudes: cast(quants.map(U8x16::magnitudes)),
+            signs: cast(quants.map(U8x16::signs)),
         }
     }
 

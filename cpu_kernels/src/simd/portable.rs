@@ -88,10 +88,22 @@ impl F32x4 {
         Self(self.0.map(f32::abs))
     }
 
-    /// The nearest integers. Of what is no number, 0.
+    /// Of two lanes the larger, in one instruction: what is no number stays one in `self` alone.
     #[inline(always)]
-    pub(crate) fn round_to_i32(self) -> I32x4 {
-        I32x4(self.0.map(|x| x.round_ties_even() as i32))
+    pub(crate) fn at_least(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| if a < b { b } else { a }))
+    }
+
+    /// Of two lanes the smaller, in one instruction: what is no number stays one in `self` alone.
+    #[inline(always)]
+    pub(crate) fn at_most(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| if b < a { b } else { a }))
+    }
+
+    /// The sums of the lanes of four vectors.
+    #[inline(always)]
+    pub(crate) fn sums(vectors: [Self; 4]) -> Self {
+        Self(vectors.map(Self::sum))
     }
 
     /// From little-endian bytes.
@@ -156,6 +168,19 @@ impl I32x4 {
         Self(std::array::from_fn(|lane| self.0[lane] & a.0[lane] | !self.0[lane] & b.0[lane]))
     }
 
+    /// Of two lanes the larger.
+    #[inline(always)]
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, i32::max))
+    }
+
+    /// Eight numbers of 16 bits, or the nearest to them: those of `self`, then those of `other`.
+    #[inline(always)]
+    pub(crate) fn narrow(self, other: Self) -> I16x8 {
+        let narrowed = |x: i32| x.clamp(i32::from(i16::MIN), i32::from(i16::MAX)) as i16;
+        I16x8(std::array::from_fn(|lane| narrowed(if lane < 4 { self.0[lane] } else { other.0[lane - 4] })))
+    }
+
     #[inline(always)]
     pub(crate) fn to_f32(self) -> F32x4 {
         F32x4(self.0.map(|x| x as f32))
@@ -192,6 +217,40 @@ impl I16x8 {
     #[inline(always)]
     pub(crate) fn high_as_upper(self) -> I32x4 {
         I32x4(std::array::from_fn(|lane| i32::from(self.0[lane + 4]) << 16))
+    }
+
+    #[inline(always)]
+    pub(crate) fn splat(x: i16) -> Self {
+        Self([x; 8])
+    }
+
+    #[inline(always)]
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| a & b))
+    }
+
+    /// Of two lanes the larger.
+    #[inline(always)]
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, i16::max))
+    }
+
+    #[inline(always)]
+    pub(crate) fn lanes(self) -> [i16; 8] {
+        self.0
+    }
+
+    /// As numbers of 32 bits.
+    #[inline(always)]
+    pub(crate) fn widen(self) -> [I32x4; 2] {
+        [0, 4].map(|at| I32x4(std::array::from_fn(|lane| i32::from(self.0[at + lane]))))
+    }
+
+    /// Sixteen int8, or the nearest to them: those of `self`, then those of `other`.
+    #[inline(always)]
+    pub(crate) fn narrow(self, other: Self) -> U8x16 {
+        let narrowed = |x: i16| x.clamp(i16::from(i8::MIN), i16::from(i8::MAX)) as u8;
+        U8x16(std::array::from_fn(|lane| narrowed(if lane < 8 { self.0[lane] } else { other.0[lane - 8] })))
     }
 
     /// The sums of the products of neighbours.
@@ -286,6 +345,24 @@ impl U8x16 {
     #[inline(always)]
     pub(crate) fn xor(self, other: Self) -> Self {
         Self(zip(self.0, other.0, |a, b| a ^ b))
+    }
+
+    /// int8 as numbers of 16 bits.
+    #[inline(always)]
+    pub(crate) fn widen(self) -> [I16x8; 2] {
+        [0, 8].map(|at| I16x8(std::array::from_fn(|lane| i16::from(self.0[at + lane] as i8))))
+    }
+
+    /// The magnitudes of int8.
+    #[inline(always)]
+    pub(crate) fn magnitudes(self) -> Self {
+        Self(self.0.map(|x| (x as i8).unsigned_abs()))
+    }
+
+    /// All ones where int8 are negative.
+    #[inline(always)]
+    pub(crate) fn signs(self) -> Self {
+        Self(self.0.map(|x| ((x as i8) >> 7) as u8))
     }
 
     /// The difference of int8, or the nearest int8 to it.

@@ -88,10 +88,24 @@ impl F32x4 {
         Self(f32x4_abs(self.0))
     }
 
-    /// The nearest integers. Of what is no number, 0.
+    /// Of two lanes the larger, in one instruction: what is no number stays one in `self` alone.
     #[inline(always)]
-    pub(crate) fn round_to_i32(self) -> I32x4 {
-        I32x4(i32x4_trunc_sat_f32x4(f32x4_nearest(self.0)))
+    pub(crate) fn at_least(self, other: Self) -> Self {
+        Self(f32x4_pmax(self.0, other.0))
+    }
+
+    /// Of two lanes the smaller, in one instruction: what is no number stays one in `self` alone.
+    #[inline(always)]
+    pub(crate) fn at_most(self, other: Self) -> Self {
+        Self(f32x4_pmin(self.0, other.0))
+    }
+
+    /// The sums of the lanes of four vectors.
+    #[inline(always)]
+    pub(crate) fn sums([a, b, c, d]: [Self; 4]) -> Self {
+        let pairs = |a: v128, b: v128| f32x4_add(i32x4_shuffle::<0, 4, 1, 5>(a, b), i32x4_shuffle::<2, 6, 3, 7>(a, b));
+        let (ab, cd) = (pairs(a.0, b.0), pairs(c.0, d.0));
+        Self(f32x4_add(i32x4_shuffle::<0, 1, 4, 5>(ab, cd), i32x4_shuffle::<2, 3, 6, 7>(ab, cd)))
     }
 
     /// From little-endian bytes.
@@ -156,6 +170,18 @@ impl I32x4 {
         Self(v128_bitselect(a.0, b.0, self.0))
     }
 
+    /// Of two lanes the larger.
+    #[inline(always)]
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self(i32x4_max(self.0, other.0))
+    }
+
+    /// Eight numbers of 16 bits, or the nearest to them: those of `self`, then those of `other`.
+    #[inline(always)]
+    pub(crate) fn narrow(self, other: Self) -> I16x8 {
+        I16x8(i16x8_narrow_i32x4(self.0, other.0))
+    }
+
     #[inline(always)]
     pub(crate) fn to_f32(self) -> F32x4 {
         F32x4(f32x4_convert_i32x4(self.0))
@@ -199,6 +225,39 @@ impl I16x8 {
     #[inline(always)]
     pub(crate) fn high_as_upper(self) -> I32x4 {
         I32x4(i16x8_shuffle::<0, 12, 0, 13, 0, 14, 0, 15>(i16x8_splat(0), self.0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn splat(x: i16) -> Self {
+        Self(i16x8_splat(x))
+    }
+
+    #[inline(always)]
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(v128_and(self.0, other.0))
+    }
+
+    /// Of two lanes the larger.
+    #[inline(always)]
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self(i16x8_max(self.0, other.0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn lanes(self) -> [i16; 8] {
+        cast(self.0)
+    }
+
+    /// As numbers of 32 bits.
+    #[inline(always)]
+    pub(crate) fn widen(self) -> [I32x4; 2] {
+        [I32x4(i32x4_extend_low_i16x8(self.0)), I32x4(i32x4_extend_high_i16x8(self.0))]
+    }
+
+    /// Sixteen int8, or the nearest to them: those of `self`, then those of `other`.
+    #[inline(always)]
+    pub(crate) fn narrow(self, other: Self) -> U8x16 {
+        U8x16(i8x16_narrow_i16x8(self.0, other.0))
     }
 
     /// The sums of the products of neighbours.
@@ -292,6 +351,24 @@ impl U8x16 {
     #[inline(always)]
     pub(crate) fn xor(self, other: Self) -> Self {
         Self(v128_xor(self.0, other.0))
+    }
+
+    /// int8 as numbers of 16 bits.
+    #[inline(always)]
+    pub(crate) fn widen(self) -> [I16x8; 2] {
+        [I16x8(i16x8_extend_low_i8x16(self.0)), I16x8(i16x8_extend_high_i8x16(self.0))]
+    }
+
+    /// The magnitudes of int8.
+    #[inline(always)]
+    pub(crate) fn magnitudes(self) -> Self {
+        Self(i8x16_abs(self.0))
+    }
+
+    /// All ones where int8 are negative.
+    #[inline(always)]
+    pub(crate) fn signs(self) -> Self {
+        Self(i8x16_shr(self.0, 7))
     }
 
     /// The difference of int8, or the nearest int8 to it.
