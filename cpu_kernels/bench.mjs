@@ -1,4 +1,5 @@
-// Measures the products of the CPU device as wasm, in Node or in Chromium: `node cpu_kernels/bench.mjs [FORMAT…] [--relaxed] [--chromium]`.
+// Measures the products of the CPU device as wasm, or its attention, in Node or in Chromium:
+// `node cpu_kernels/bench.mjs [FORMAT…] [attention] [--relaxed] [--chromium]`.
 
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -13,6 +14,15 @@ const SHAPES = [
   [4864, 896],
   [8192, 2048],
 ];
+/** Of attention: heads, heads of keys and their dimensions. */
+const HEADS = [
+  [9, 3, 64],
+  [14, 2, 64],
+  [12, 12, 64],
+  [8, 4, 128],
+];
+/** Of caches, in the order of `prepare_attention`. */
+const CACHES = ['f32', 'f16', 'q8_0'];
 const SAMPLES = 25;
 /** Milliseconds of a sample, about. */
 const SAMPLE = 8;
@@ -39,13 +49,15 @@ async function instantiate(bytes) {
   const { exports } = await WebAssembly.instantiate(module, imports);
   // Their names end with a digest.
   const named = (name) => exports[Object.keys(exports).find((of) => of.match(`^${name}_[0-9a-f]+$`))];
-  globalThis.wasm = { prepare: named('prepare'), run: named('run'), pack: named('run_packing') };
+  const [prepare, run, pack, round] = ['prepare', 'run', 'run_packing', 'run_rounding'].map(named);
+  globalThis.wasm = { prepare, run, pack, round, prepareAttention: named('prepare_attention'), attend: named('run_attention') };
 }
 
 /** Times of what is named, in milliseconds for each time, sorted. */
 function measured(what, samples, sample) {
   const { wasm } = globalThis;
-  const run = { exact: (times) => wasm.run(times, 0), fast: (times) => wasm.run(times, 1), pack: wasm.pack }[what];
+  const products = { exact: (times) => wasm.run(times, 0), fast: (times) => wasm.run(times, 1) };
+  const run = { ...products, pack: wasm.pack, round: wasm.round, attend: wasm.attend }[what];
   const timed = (times) => {
     const start = performance.now();
     run(times);
@@ -76,21 +88,41 @@ if (process.argv.includes('--chromium')) {
 }
 
 const number = (value) => value.toFixed(2).padStart(7);
-for (const format of named.length > 0 ? named : ['q4_0', 'q4_k', 'q8_0']) {
+const formats = named.filter((name) => name !== 'attention');
+for (const format of named.length > 0 ? formats : ['q4_0', 'q4_k', 'q8_0']) {
   for (const [rows, narrow] of SHAPES) {
     const columns = format.endsWith('_k') ? Math.ceil(narrow / 256) * 256 : narrow;
     for (const tokens of [1, 64]) {
       const size = await call((...args) => globalThis.wasm.prepare(...args), FORMATS.indexOf(format), rows, columns, tokens);
-      for (const what of format.match(/^b?f/) ? ['exact'] : tokens === 1 ? ['exact', 'fast', 'pack'] : ['exact', 'fast']) {
+      for (const what of format.match(/^b?f/) ? ['exact'] : tokens === 1 ? ['exact', 'fast', 'pack', 'round'] : ['exact', 'fast', 'round']) {
         const times = await call(measured, what, SAMPLES, SAMPLE);
         const [fastest, median, slowest] = [times[0], times[SAMPLES >> 1], times.at(-1)];
         const flops = (ms) => number((2 * rows * columns * tokens) / ms / 1e6);
-        const rate = what === 'pack' ? '' : `${flops(median)} GFLOP/s (${flops(slowest)} to ${flops(fastest)})`;
+        const rate = /pack|round/.test(what) ? '' : `${flops(median)} GFLOP/s (${flops(slowest)} to ${flops(fastest)})`;
         console.log(
           `${format.padEnd(5)}${`${rows} × ${columns}`.padStart(12)}, ${tokens} tokens, ${what.padEnd(5)} ${number(median)} ms, ` +
             `${number(size / median / 1e6)} GB/s, ${rate}`,
         );
       }
+    }
+  }
+}
+for (const [heads, kvHeads, dim] of named.includes('attention') ? HEADS : []) {
+  for (const cache of CACHES) {
+    for (const [rows, tokens] of [
+      [512, 1],
+      [512, 128],
+    ]) {
+      const shape = [CACHES.indexOf(cache), heads, kvHeads, dim, rows, tokens];
+      await call((...args) => globalThis.wasm.prepareAttention(...args), ...shape);
+      const times = await call(measured, 'attend', SAMPLES, SAMPLE);
+      const [fastest, median, slowest] = [times[0], times[SAMPLES >> 1], times.at(-1)];
+      const pairs = tokens * rows - (tokens * (tokens - 1)) / 2;
+      const flops = (ms) => number((4 * pairs * heads * dim) / ms / 1e6);
+      console.log(
+        `attention, ${cache.padEnd(5)} ${heads} heads of ${dim}, ${kvHeads} of keys, ${rows} rows, ${tokens} tokens ` +
+          `${number(median)} ms, ${flops(median)} GFLOP/s (${flops(slowest)} to ${flops(fastest)})`,
+      );
     }
   }
 }

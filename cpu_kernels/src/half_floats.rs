@@ -42,6 +42,19 @@ fn f16x4(upper: I32x4) -> F32x4 {
     biased.floats().sub(excess.floats()).bits().or(sign).floats()
 }
 
+/// Eight f16 that are all numbers: exponents 31 are taken for numbers as well.
+#[inline(always)]
+pub(crate) fn finite_f16x8(bits: I16x8) -> [F32x4; 2] {
+    bits.widen().map(|bits| {
+        // The sign is there several times, and stays in its place. The product puts the bias right, of subnormals too.
+        let moved = bits.shl::<13>().and(I32x4::splat(0x8fff_ffff_u32 as i32));
+        moved.floats().mul(F32x4::splat(f32::from_bits(REBIAS + (127 << 23))))
+    })
+}
+
+/// The magnitudes of f16 from here on are infinite or no numbers.
+pub(crate) const NOT_FINITE: i16 = 31 << 10;
+
 /// Eight bf16.
 #[inline(always)]
 pub(crate) fn bf16x8(bits: I16x8) -> [F32x4; 2] {

@@ -131,7 +131,18 @@ fn cache(rng: &mut Rng, format: &str, rows: usize, columns: usize) -> (Vec<u8>, 
 fn attention_is_its_formula() {
     let mut rng = Rng(9);
     // Heads, heads of keys, dimensions, rows, tokens.
-    let shapes = [(1, 1, 32, 1, 1), (4, 2, 64, 33, 3), (6, 3, 37, 101, 5), (2, 2, 128, 64, 2), (8, 1, 6, 200, 67)];
+    let shapes = [
+        (1, 1, 32, 1, 1),
+        (4, 2, 64, 33, 3),
+        (6, 3, 37, 101, 5),
+        (2, 2, 128, 64, 2),
+        (8, 1, 6, 200, 67),
+        (9, 3, 64, 97, 11),
+        (7, 1, 80, 67, 4),
+        (3, 3, 256, 31, 19),
+        (5, 5, 1, 129, 2),
+        (2, 1, 16, 40, 0),
+    ];
     for (index, (heads, kv_heads, dim, rows, tokens)) in shapes.into_iter().enumerate() {
         for format in ["f32", "f16", "q8_0"] {
             let stride = if format == "q8_0" { usize::next_multiple_of(dim, 32) } else { dim };
@@ -207,6 +218,54 @@ fn attention_is_its_formula() {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Attention of one head of 16 dimensions over caches of half floats.
+fn of_halves(q: &[f32; 16], keys: &[f16], values: &[f16], seen: &[Seen]) -> Vec<f32> {
+    let attention = Attention { heads: 1, kv_heads: 1, head_dim: 16, scale: 1.0, softcap: None, added: Added::Nothing };
+    let bytes = [keys, values].map(|halves| halves.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
+    let caches = [0, 1].map(|at| Cache::f16(&bytes[at], 16, 16));
+    let q = q.repeat(seen.len());
+    let (mut sums, mut totals) = (vec![0.0; q.len()], vec![0.0; seen.len() * 2]);
+    attention.attend(&q, caches, seen, &mut sums, &mut totals).unwrap();
+    normalize(&mut sums, &totals, None).unwrap();
+    sums
+}
+
+#[test]
+fn every_half_float_of_a_cache_is_what_it_is() {
+    // A row that is seen alone is the result.
+    let seen: Vec<Seen> = (0..64).map(|row| Seen { rows: row..row + 1, own: row }).collect();
+    for first in (0..=u16::MAX).step_by(64 * 16) {
+        let values: Vec<f16> = (first..=first + (64 * 16 - 1)).map(f16::from_bits).collect();
+        let keys = vec![f16::ZERO; values.len()];
+        for (got, wanted) in of_halves(&[1.0; 16], &keys, &values, &seen).into_iter().zip(values) {
+            let wanted = wanted.to_f32();
+            assert!(got == wanted || got.is_nan() && wanted.is_nan(), "{got}, wanted {wanted}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_seen_changes_nothing_and_what_is_no_number_is_kept() {
+    let mut rng = Rng(11);
+    for (rows, at) in [(7, 3), (40, 33), (101, 64)] {
+        let halves = |rng: &mut Rng| rng.floats(rows * 16).into_iter().map(f16::from_f32).collect::<Vec<_>>();
+        let (keys, values) = (halves(&mut rng), halves(&mut rng));
+        // A token before the row, one that sees it, and one after it.
+        let seen = [0..at, 0..rows, at + 1..rows].map(|rows| Seen { rows, own: 0 });
+        let wanted = of_halves(&[0.5; 16], &keys, &values, &seen);
+        for (bad, of_keys) in [(f16::NAN, true), (f16::NAN, false), (f16::INFINITY, false), (f16::INFINITY, true)] {
+            let (mut keys, mut values) = (keys.clone(), values.clone());
+            (if of_keys { &mut keys } else { &mut values })[at * 16 + 5] = bad;
+            let got = of_halves(&[0.5; 16], &keys, &values, &seen);
+            for token in [0, 2] {
+                let of_token = token * 16..(token + 1) * 16;
+                assert_eq!(got[of_token.clone()], wanted[of_token], "{rows}, {at}");
+            }
+            assert!(!got[16 + 5].is_finite(), "{rows}, {at}: {}", got[16 + 5]);
         }
     }
 }

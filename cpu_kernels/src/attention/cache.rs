@@ -1,8 +1,11 @@
 //! Keys or values as they stand in a cache.
 
+use std::ops::Range;
+
+use super::{WIDE, Wide};
 use crate::format::{Mismatch, expect};
-use crate::half_floats::{f16, f16x8};
-use crate::simd::U8x16;
+use crate::half_floats::{NOT_FINITE, f16, f16x8, finite_f16x8};
+use crate::simd::{F32x4, I16x8, U8x16};
 
 /// Numbers of two blocks of `Cache::q8_0`, and their bytes.
 const PAIR: usize = 64;
@@ -50,38 +53,95 @@ impl<'a> Cache<'a> {
         self.rows
     }
 
-    /// The first numbers of a row's head, as many as `out` takes, which the head has.
-    #[inline(always)]
-    pub(super) fn read(&self, row: usize, head: usize, out: &mut [f32]) {
-        let at = row * self.columns + head * self.head;
+    /// Writes the first `dim` numbers of a head of some rows, which the head has, one row after the other. A row takes whole `Wide`, and what is
+    /// after its end there is any number.
+    pub(super) fn read(&self, rows: Range<usize>, head: usize, dim: usize, out: &mut [Wide]) {
+        let wide = dim.div_ceil(WIDE).max(1);
+        let first = rows.start * self.columns + head * self.head;
+        let out = &mut out[..rows.len() * wide];
+        let places = (first..).step_by(self.columns.max(1));
         match self.numbers {
-            Numbers::F32(numbers) => out.copy_from_slice(&numbers[at..at + out.len()]),
-            Numbers::F16(bytes) => halves(&bytes[2 * at..2 * (at + out.len())], out),
-            Numbers::Q8_0(bytes) => {
-                for (block, out) in (at / BLOCK..).zip(out.chunks_mut(BLOCK)) {
-                    let (pair, half) = (&bytes[block / 2 * PAIR_BYTES..][..PAIR_BYTES], block % 2);
-                    let scale = f16([pair[PAIR + 2 * half], pair[PAIR + 2 * half + 1]]);
-                    for (out, quant) in out.iter_mut().zip(&pair[half * BLOCK..][..BLOCK]) {
-                        *out = f32::from(*quant as i8) * scale;
+            Numbers::F32(numbers) => {
+                for (at, out) in places.zip(out.chunks_exact_mut(wide)) {
+                    floats(&numbers[at..at + dim], out);
+                }
+            }
+            Numbers::F16(bytes) => {
+                let mut most = I16x8::splat(0);
+                for (at, out) in places.clone().zip(out.chunks_exact_mut(wide)) {
+                    most = halves(&bytes[2 * at..2 * (at + dim)], out, most, finite_f16x8);
+                }
+                if most.lanes().iter().any(|most| *most >= NOT_FINITE) {
+                    for (at, out) in places.zip(out.chunks_exact_mut(wide)) {
+                        halves(&bytes[2 * at..2 * (at + dim)], out, most, f16x8);
                     }
+                }
+            }
+            Numbers::Q8_0(bytes) => {
+                for (at, out) in places.zip(out.chunks_exact_mut(wide)) {
+                    blocks(bytes, at, out);
                 }
             }
         }
     }
 }
 
+/// Floats as vectors.
 #[inline(always)]
-fn halves(bytes: &[u8], out: &mut [f32]) {
-    let mut whole = out.chunks_exact_mut(8);
-    let mut of_bytes = bytes.chunks_exact(16);
-    for (out, bytes) in (&mut whole).zip(&mut of_bytes) {
-        if let Some(bytes) = bytes.first_chunk() {
-            let [low, high] = f16x8(U8x16::load(bytes).halves());
-            out[..4].copy_from_slice(&low.lanes());
-            out[4..].copy_from_slice(&high.lanes());
-        }
+pub(super) fn floats(numbers: &[f32], out: &mut [Wide]) {
+    let load = |numbers: &[f32; WIDE]| {
+        let fours: [[f32; F32x4::LANES]; WIDE / F32x4::LANES] = bytemuck::cast(*numbers);
+        fours.map(|four| F32x4::load(&four))
+    };
+    let whole = numbers.chunks_exact(WIDE);
+    let rest = whole.remainder();
+    let mut out = out.iter_mut();
+    // In this order: `zip` takes of the first one before it knows that the second has ended.
+    for (numbers, out) in whole.filter_map(|numbers| numbers.first_chunk()).zip(out.by_ref()) {
+        *out = load(numbers);
     }
-    for (out, bytes) in whole.into_remainder().iter_mut().zip(of_bytes.remainder().chunks_exact(2)) {
-        *out = f16([bytes[0], bytes[1]]);
+    if let (false, Some(out)) = (rest.is_empty(), out.next()) {
+        let mut all = [0.0; WIDE];
+        all[..rest.len()].copy_from_slice(rest);
+        *out = load(&all);
+    }
+}
+
+/// Half floats as vectors. Returns the larger of `most` and their magnitudes, as bits.
+#[inline(always)]
+fn halves(bytes: &[u8], out: &mut [Wide], mut most: I16x8, convert: impl Fn(I16x8) -> [F32x4; 2]) -> I16x8 {
+    let mut load = |bytes: &[[u8; WIDE]; 2]| {
+        let halves = [0, 1].map(|half| U8x16::load(&bytes[half]).halves());
+        for halves in halves {
+            most = most.max(halves.and(I16x8::splat(i16::MAX)));
+        }
+        let [[a, b], [c, d]] = halves.map(&convert);
+        [a, b, c, d]
+    };
+    let whole = bytes.chunks_exact(2 * WIDE);
+    let rest = whole.remainder();
+    let mut out = out.iter_mut();
+    for (bytes, out) in whole.filter_map(|bytes| bytes.first_chunk::<{ 2 * WIDE }>()).zip(out.by_ref()) {
+        *out = load(bytemuck::cast_ref(bytes));
+    }
+    if let (false, Some(out)) = (rest.is_empty(), out.next()) {
+        let mut all = [0; 2 * WIDE];
+        all[..rest.len()].copy_from_slice(rest);
+        *out = load(bytemuck::cast_ref(&all));
+    }
+    most
+}
+
+/// Blocks of `Cache::q8_0` as vectors, from the number `at` on, which begins a block.
+#[inline(always)]
+fn blocks(bytes: &[u8], at: usize, out: &mut [Wide]) {
+    for (block, out) in (at / BLOCK..).zip(out.chunks_mut(BLOCK / WIDE)) {
+        let (pair, half) = (&bytes[block / 2 * PAIR_BYTES..][..PAIR_BYTES], block % 2);
+        let scale = F32x4::splat(f16([pair[PAIR + 2 * half], pair[PAIR + 2 * half + 1]]));
+        let quants = pair[half * BLOCK..][..BLOCK].chunks_exact(WIDE).filter_map(|quants| quants.first_chunk());
+        for (out, quants) in out.iter_mut().zip(quants) {
+            let [[a, b], [c, d]] = U8x16::load(quants).widen().map(I16x8::widen);
+            *out = [a, b, c, d].map(|four| four.to_f32().mul(scale));
+        }
     }
 }

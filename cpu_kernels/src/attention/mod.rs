@@ -2,6 +2,7 @@
 //! FlashAttention, Dao et al. 2022). A tile of keys and values is made floats once for all tokens and for all heads that share them.
 
 mod cache;
+mod tile;
 
 use std::ops::Range;
 
@@ -9,13 +10,17 @@ pub use cache::Cache;
 
 use crate::activations::softcap;
 use crate::format::{Mismatch, expect};
-use crate::functions::exp;
-use crate::lanes::{map, padded};
+use crate::lanes::map;
 use crate::simd::F32x4;
+use cache::floats;
+use tile::{Scores, add_weighted, dots, weigh};
 
 /// Keys or values of a tile.
 const TILE: usize = 32;
 const LANES: usize = F32x4::LANES;
+/// Numbers that loops take at once.
+const WIDE: usize = 4 * LANES;
+type Wide = [F32x4; WIDE / LANES];
 
 /// What is added to scores.
 #[derive(Clone, Copy)]
@@ -65,99 +70,109 @@ impl Attention<'_> {
     pub fn attend(
         &self,
         q: &[f32],
-        [keys, values]: [Cache<'_>; 2],
+        caches: [Cache<'_>; 2],
         seen: &[Seen],
         sums: &mut [f32],
         totals: &mut [f32],
     ) -> Result<(), Mismatch> {
-        let columns = self.heads * self.head_dim;
-        expect("queries of tokens", seen.len() * columns, q.len())?;
         expect("sums of tokens", q.len(), sums.len())?;
         expect("totals of tokens", seen.len() * self.heads * 2, totals.len())?;
-        expect(
-            "heads that share keys",
-            self.heads,
-            self.heads.checked_div(self.kv_heads).unwrap_or(0) * self.kv_heads,
-        )?;
+        self.check(q, caches, seen)?;
+        let (dim, group) = (self.head_dim, self.group());
+        let mut work = Work::default();
+        for kv_head in 0..self.kv_heads {
+            self.of_kv_head(kv_head, q, caches, seen, &mut work);
+            for (index, (of_query, total)) in work.sums.chunks_exact(work.wide).zip(&work.totals).enumerate() {
+                let at = index / group * self.heads + kv_head * group + index % group;
+                sums[at * dim..][..dim].copy_from_slice(&bytemuck::cast_slice(of_query)[..dim]);
+                totals[2 * at..][..2].copy_from_slice(total);
+            }
+        }
+        Ok(())
+    }
+
+    /// The heads that share a head of keys.
+    fn group(&self) -> usize {
+        self.heads.checked_div(self.kv_heads).unwrap_or(0)
+    }
+
+    fn check(&self, q: &[f32], [keys, values]: [Cache<'_>; 2], seen: &[Seen]) -> Result<(), Mismatch> {
+        expect("queries of tokens", seen.len() * self.heads * self.head_dim, q.len())?;
+        expect("heads that share keys", self.heads, self.group() * self.kv_heads)?;
         let end = seen.iter().map(|seen| seen.rows.end).max().unwrap_or(0);
         let rows = keys.rows().min(values.rows());
         if end > rows {
             return Err(Mismatch { what: "rows of keys and values", expected: end, found: rows });
         }
-        sums.fill(0.0);
-        for total in totals.chunks_exact_mut(2) {
-            total.copy_from_slice(&[f32::NEG_INFINITY, 0.0]);
-        }
-        for kv_head in 0..self.kv_heads {
-            self.of_kv_head(kv_head, q, [keys, values], seen, sums, totals);
-        }
-        for total in totals.chunks_exact_mut(2).filter(|total| total[1] == 0.0) {
-            total[0] = 0.0;
-        }
         Ok(())
     }
 
-    fn of_kv_head(
-        &self,
-        kv_head: usize,
-        q: &[f32],
-        [keys, values]: [Cache<'_>; 2],
-        seen: &[Seen],
-        sums: &mut [f32],
-        totals: &mut [f32],
-    ) {
-        let dim = self.head_dim;
-        let stride = dim.next_multiple_of(LANES);
-        let group = self.heads / self.kv_heads;
-        let mut tile = [vec![0.0; TILE * stride], vec![0.0; TILE * stride]];
-        let mut padded_q = vec![0.0; stride];
-        let mut padded_sums = vec![0.0; stride];
+    fn of_kv_head(&self, kv_head: usize, q: &[f32], [keys, values]: [Cache<'_>; 2], seen: &[Seen], work: &mut Work) {
+        let (dim, group) = (self.head_dim, self.group());
+        work.begin(dim, seen.len() * group);
+        let wide = work.wide;
+        for (index, out) in work.q.chunks_exact_mut(wide).enumerate() {
+            let at = index / group * self.heads + kv_head * group + index % group;
+            floats(&q[at * dim..][..dim], out);
+        }
+        let scale = F32x4::splat(self.scale);
+        work.q.iter_mut().flatten().for_each(|q| *q = q.mul(scale));
         let begin = seen.iter().filter(|seen| !seen.rows.is_empty()).map(|seen| seen.rows.start).min().unwrap_or(0);
         let end = seen.iter().map(|seen| seen.rows.end).max().unwrap_or(0);
         for first in (begin..end).step_by(TILE) {
-            let count = TILE.min(end - first);
-            let is_seen = |seen: &Seen| seen.rows.start.max(first) < seen.rows.end.min(first + count);
-            if !seen.iter().any(is_seen) {
+            let tile = first..end.min(first + TILE);
+            let of_tile = |seen: &Seen| {
+                let rows = seen.rows.start.max(tile.start)..seen.rows.end.min(tile.end);
+                if rows.is_empty() { 0..0 } else { rows }
+            };
+            if seen.iter().all(|seen| of_tile(seen).is_empty()) {
                 continue;
             }
-            for (tile, cache) in tile.iter_mut().zip([keys, values]) {
-                for (row, numbers) in (first..first + count).zip(tile.chunks_exact_mut(stride)) {
-                    cache.read(row, kv_head, &mut numbers[..dim]);
-                }
-            }
-            let [keys, values] = &tile;
-            for (token, seen) in seen.iter().enumerate() {
-                let rows = seen.rows.start.max(first)..seen.rows.end.min(first + count);
+            keys.read(tile.clone(), kv_head, dim, &mut work.keys);
+            values.read(tile.clone(), kv_head, dim, &mut work.values);
+            let rows_of = |index: usize| seen.get(index / group).map(of_tile);
+            let mut index = 0;
+            while let Some(rows) = rows_of(index) {
+                let at = rows.start.saturating_sub(first);
+                let place =
+                    |index: usize| Place { index, head: kv_head * group + index % group, seen: &seen[index / group] };
                 if rows.is_empty() {
-                    continue;
-                }
-                let of_tile = (rows.start - first) * stride..(rows.end - first) * stride;
-                for head in kv_head * group..(kv_head + 1) * group {
-                    let at = token * self.heads + head;
-                    padded_q[..dim].copy_from_slice(&q[at * dim..][..dim]);
-                    let mut scores = [0.0; TILE];
-                    let scores = &mut scores[..rows.len()];
-                    dots(&padded_q, &keys[of_tile.clone()], scores);
-                    self.finish(scores, head, seen.own, rows.start);
-                    let total = &mut totals[2 * at..2 * at + 2];
-                    let largest = scores.iter().fold(total[0], |a, b| a.max(*b));
-                    let shrunk = exp(F32x4::splat(total[0] - largest)).lanes()[0];
-                    map(scores, |score| exp(score.sub(F32x4::splat(largest))));
-                    let factor = if total[1] > 0.0 { shrunk } else { 0.0 };
-                    total[1] = total[1] * factor + scores.iter().sum::<f32>();
-                    total[0] = largest;
-                    padded_sums[..dim].copy_from_slice(&sums[at * dim..][..dim]);
-                    add_weighted(scores, &values[of_tile.clone()], factor, &mut padded_sums);
-                    sums[at * dim..][..dim].copy_from_slice(&padded_sums[..dim]);
+                    index += group;
+                } else if rows_of(index + 1).as_ref() == Some(&rows) {
+                    self.queries([place(index), place(index + 1)], at, rows, work);
+                    index += 2;
+                } else {
+                    self.queries([place(index)], at, rows, work);
+                    index += 1;
                 }
             }
         }
+        for total in work.totals.iter_mut().filter(|total| total[1] == 0.0) {
+            total[0] = 0.0;
+        }
+    }
+
+    /// Some queries, one after the other, that see the same rows of a tile, from its row `at` on.
+    fn queries<const Q: usize>(&self, places: [Place<'_>; Q], at: usize, rows: Range<usize>, work: &mut Work) {
+        let (wide, count, index) = (work.wide, rows.len(), places[0].index);
+        let begin = at * wide;
+        let mut scores = [[F32x4::splat(0.0); TILE / LANES]; Q];
+        let keys = &work.keys[begin..][..count.next_multiple_of(LANES) * wide];
+        dots(&work.q[index * wide..][..Q * wide], keys, wide, &mut scores);
+        let mut factors = [0.0; Q];
+        for (n, place) in places.iter().enumerate() {
+            self.finish(&mut scores[n], count, place, rows.start);
+            factors[n] = weigh(&mut scores[n], count, &mut work.totals[place.index]);
+        }
+        let weights = scores.each_ref().map(|scores| &bytemuck::cast_slice(scores)[..count]);
+        let values = &work.values[begin..][..count * wide];
+        add_weighted(weights, values, wide, factors, &mut work.sums[index * wide..][..Q * wide]);
     }
 
     /// Scores of products.
-    fn finish(&self, scores: &mut [f32], head: usize, own: usize, first: usize) {
-        let scale = F32x4::splat(self.scale);
-        map(scores, |score| score.mul(scale));
+    fn finish(&self, scores: &mut Scores, count: usize, place: &Place<'_>, first: usize) {
+        let scores = &mut bytemuck::cast_slice_mut(scores)[..count];
+        let (head, own) = (place.head, place.seen.own);
         if let Some(cap) = self.softcap {
             softcap(cap, scores);
         }
@@ -180,56 +195,39 @@ impl Attention<'_> {
     }
 }
 
-/// The products of `q` with some rows, all of whole vectors.
-#[inline(never)]
-fn dots(q: &[f32], rows: &[f32], out: &mut [f32]) {
-    let stride = q.len();
-    let mut outputs = out.chunks_exact_mut(4);
-    let mut fours = rows.chunks_exact(4 * stride.max(1));
-    for (out, four) in (&mut outputs).zip(&mut fours) {
-        let (a, b) = four.split_at(2 * stride);
-        let ((a, b), (c, d)) = (a.split_at(stride), b.split_at(stride));
-        let mut sums = [F32x4::splat(0.0); 4];
-        let rows =
-            a.chunks_exact(LANES).zip(b.chunks_exact(LANES)).zip(c.chunks_exact(LANES).zip(d.chunks_exact(LANES)));
-        for (q, ((a, b), (c, d))) in q.chunks_exact(LANES).zip(rows) {
-            let q = padded(q);
-            for (sum, row) in sums.iter_mut().zip([a, b, c, d]) {
-                *sum = padded(row).mul_add(q, *sum);
-            }
-        }
-        out.copy_from_slice(&sums.map(F32x4::sum));
-    }
-    for (out, row) in outputs.into_remainder().iter_mut().zip(fours.remainder().chunks_exact(stride.max(1))) {
-        let mut sum = F32x4::splat(0.0);
-        for (q, row) in q.chunks_exact(LANES).zip(row.chunks_exact(LANES)) {
-            sum = padded(row).mul_add(padded(q), sum);
-        }
-        *out = sum.sum();
-    }
+/// A query.
+struct Place<'a> {
+    /// Among the queries that share a head of keys.
+    index: usize,
+    head: usize,
+    seen: &'a Seen,
 }
 
-/// `sums` · factor + Σ weight · row.
-#[inline(never)]
-fn add_weighted(weights: &[f32], rows: &[f32], factor: f32, sums: &mut [f32]) {
-    /// Vectors that stay in registers.
-    const WIDE: usize = 4 * LANES;
-    let stride = sums.len();
-    let factor = F32x4::splat(factor);
-    for (first, sums) in (0..).step_by(WIDE).zip(sums.chunks_mut(WIDE)) {
-        let mut totals = [F32x4::splat(0.0); 4];
-        for (total, sum) in totals.iter_mut().zip(sums.chunks_exact(LANES)) {
-            *total = padded(sum).mul(factor);
+/// What is kept while the tokens' queries of a head of keys are at work. Rows are of whole `Wide`.
+#[derive(Default)]
+struct Work {
+    /// `Wide` of a row.
+    wide: usize,
+    /// [tokens, group], times `scale`.
+    q: Vec<Wide>,
+    sums: Vec<Wide>,
+    totals: Vec<[f32; 2]>,
+    /// Of a tile. Products are of four keys at a time, so there are more than it has.
+    keys: Vec<Wide>,
+    values: Vec<Wide>,
+}
+
+impl Work {
+    fn begin(&mut self, dim: usize, queries: usize) {
+        let zeros = [F32x4::splat(0.0); LANES];
+        self.wide = dim.div_ceil(WIDE).max(1);
+        for (vectors, rows) in [(&mut self.keys, TILE + LANES - 1), (&mut self.values, TILE), (&mut self.q, queries)] {
+            vectors.resize(rows * self.wide, zeros);
         }
-        for (weight, row) in weights.iter().zip(rows.chunks_exact(stride)) {
-            let weight = F32x4::splat(*weight);
-            for (total, row) in totals.iter_mut().zip(row[first..].chunks_exact(LANES)) {
-                *total = padded(row).mul_add(weight, *total);
-            }
-        }
-        for (sum, total) in sums.chunks_exact_mut(LANES).zip(totals) {
-            sum.copy_from_slice(&total.lanes());
-        }
+        self.sums.clear();
+        self.sums.resize(queries * self.wide, zeros);
+        self.totals.clear();
+        self.totals.resize(queries, [f32::NEG_INFINITY, 0.0]);
     }
 }
 
