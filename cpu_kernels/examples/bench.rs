@@ -6,7 +6,7 @@ use std::cell::RefCell;
 
 use half::f16;
 use rillm_cpu_kernels::{
-    Added, Attention, Cache, Format, Packed, Quantized, Seen, Weights, mat_mul, mat_mul_int8, pack,
+    Added, Attention, Cache, Format, Packed, Quantized, Seen, Weights, mat_mul, mat_mul_packed, pack,
 };
 
 #[path = "../tests/support/mod.rs"]
@@ -65,7 +65,7 @@ pub fn run(times: usize, int8: bool) -> f32 {
         for _ in 0..times {
             if int8 {
                 let weights = Packed::new(*format, packed, *rows, *columns).unwrap();
-                mat_mul_int8(&weights, &Quantized::new(x, *tokens, *columns).unwrap(), out).unwrap();
+                mat_mul_packed(&weights, &Quantized::new(x, *tokens, *columns).unwrap(), out).unwrap();
             } else {
                 let weights = Weights::new(*format, bytes, *rows, *columns).unwrap();
                 mat_mul(&weights, *tokens, x, out).unwrap();

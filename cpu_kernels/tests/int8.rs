@@ -4,7 +4,7 @@
 mod support;
 
 use half::f16;
-use rillm_cpu_kernels::{Bytes, Format, Halves, Packed, Quantized, Weights, mat_mul_int8, pack};
+use rillm_cpu_kernels::{Bytes, Format, Halves, Packed, Pairs, Quantized, Weights, mat_mul_int8, pack};
 use support::{Known, Rng, compare, formats, products};
 
 fn packed_formats() -> impl Iterator<Item = Known> {
@@ -25,6 +25,17 @@ fn rounded(x: &[f32]) -> Vec<f32> {
         block.iter().map(|x| scale * (x * inverse).round_ties_even()).collect::<Vec<_>>()
     };
     x.chunks(32).flat_map(round).collect()
+}
+
+/// The products as halves, bytes and pairs.
+fn in_all_ways(weights: &Packed<'_>, x: &[f32], tokens: usize) -> [Vec<f32>; 3] {
+    let (rows, columns) = weights.shape();
+    let mut all = [0; 3].map(|_| vec![f32::NAN; tokens * rows]);
+    let [halves, bytes, pairs] = &mut all;
+    mat_mul_int8(weights, &Quantized::<Halves>::multiplied(x, tokens, columns).unwrap(), halves).unwrap();
+    mat_mul_int8(weights, &Quantized::<Bytes>::multiplied(x, tokens, columns).unwrap(), bytes).unwrap();
+    mat_mul_int8(weights, &Quantized::<Pairs>::multiplied(x, tokens, columns).unwrap(), pairs).unwrap();
+    all
 }
 
 /// Rows, columns in units, tokens.
@@ -65,15 +76,9 @@ fn products_are_those_of_rounded_activations() {
             let mut got = vec![f32::NAN; tokens * rows];
             mat_mul_int8(&weights, &Quantized::new(&x, tokens, columns).unwrap(), &mut got).unwrap();
             compare(&what, &got, &wanted, 1e-6);
-            // Both ways of multiplying give the same, but for −128, which one of them can't negate.
+            // All ways of multiplying give the same, but for −128, which those of bytes can't negate.
             if known.name != "q8_0" {
-                let mut halves = vec![f32::NAN; tokens * rows];
-                let mut bytes = halves.clone();
-                let x_halves = Quantized::<Halves>::multiplied(&x, tokens, columns).unwrap();
-                let x_bytes = Quantized::<Bytes>::multiplied(&x, tokens, columns).unwrap();
-                mat_mul_int8(&weights, &x_halves, &mut halves).unwrap();
-                mat_mul_int8(&weights, &x_bytes, &mut bytes).unwrap();
-                assert!(halves == got && bytes == got, "{what}");
+                assert_eq!(in_all_ways(&weights, &x, tokens), [got.clone(), got.clone(), got], "{what}");
             }
         }
     }
@@ -104,6 +109,38 @@ fn int8_multiplied_as_bytes_loses_nothing_but_the_lowest_number() {
     }
 }
 
+#[test]
+fn the_largest_products_are_summed_without_loss() {
+    for known in packed_formats() {
+        let unit = known.format.block().0;
+        // Every quant is the largest, and every activation, once with each sign.
+        let mut rng = Rng(6);
+        let mut bytes = known.matrix(8, unit, &mut rng);
+        let from = match known.name {
+            "q4_0" | "q8_0" => 2,
+            "q4_1" => 4,
+            "q5_0" => 2,
+            "q5_1" => 4,
+            "q4_k" | "q5_k" => 16,
+            _ => 0,
+        };
+        let until = if known.name == "q6_k" { 192 } else { usize::MAX };
+        for block in bytes.chunks_exact_mut(known.format.block().1) {
+            let until = until.min(block.len());
+            block[from..until].fill(if known.name == "q8_0" { 127 } else { 255 });
+        }
+        let packed = packed(&known, &bytes, 8, unit);
+        let weights = Packed::new(known.format, &packed, 8, unit).unwrap();
+        for sign in [1.0, -1.0] {
+            let x = vec![127.0 * sign; unit];
+            let wanted = products(&known.dequantized(&bytes), 8, unit, &x, 1);
+            for got in in_all_ways(&weights, &x, 1) {
+                compare(known.name, &got, &wanted, 1e-6);
+            }
+        }
+    }
+}
+
 /// What activations are rounded to, by the products with a matrix that has a one in each row.
 #[test]
 fn activations_are_rounded_to_the_nearest() {
@@ -123,12 +160,7 @@ fn activations_are_rounded_to_the_nearest() {
     tokens.push(x.iter().map(|x| x * 1e36).collect());
     for x in tokens {
         let wanted = rounded(&x);
-        let mut got = [vec![f32::NAN; 32], vec![f32::NAN; 32]];
-        let halves = Quantized::<Halves>::multiplied(&x, 1, 32).unwrap();
-        mat_mul_int8(&weights, &halves, &mut got[0]).unwrap();
-        let bytes = Quantized::<Bytes>::multiplied(&x, 1, 32).unwrap();
-        mat_mul_int8(&weights, &bytes, &mut got[1]).unwrap();
-        assert_eq!(got, [wanted.clone(), wanted]);
+        assert_eq!(in_all_ways(&weights, &x, 1), [wanted.clone(), wanted.clone(), wanted]);
     }
 }
 

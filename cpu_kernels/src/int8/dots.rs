@@ -1,5 +1,5 @@
 //! Dot products of four columns, in vectors that have a row in each lane. With relaxed SIMD bytes are multiplied; without it they become numbers
-//! of 16 bits first. Both give the same sums.
+//! of 16 bits first. All ways give the same sums.
 
 use bytemuck::cast;
 
@@ -15,6 +15,17 @@ pub trait Dots {
     type Quads: Copy;
     /// Weights of four rows and four columns.
     type Weights: Copy;
+    /// Sums of few products.
+    type Few: Copy;
+
+    /// No products.
+    fn none() -> Self::Few;
+
+    /// Adds the products of `unsigned` weights with a quad: at most 8 quads of weights below 16, 4 below 32 or 2 below 64.
+    fn add_few(few: Self::Few, weights: Self::Weights, quads: &Self::Quads, quad: usize) -> Self::Few;
+
+    /// Adds what `add_few` summed up.
+    fn add_sums(sums: I32x4, few: Self::Few) -> I32x4;
 
     /// Of int8, which are not −128.
     fn quads(quants: [U8x16; 2]) -> Self::Quads;
@@ -28,9 +39,6 @@ pub trait Dots {
     /// int8.
     fn signed(bytes: U8x16) -> Self::Weights;
 
-    /// Adds the products of `unsigned` weights with a quad.
-    fn add(sums: I32x4, weights: Self::Weights, quads: &Self::Quads, quad: usize) -> I32x4;
-
     /// Adds the products of `signed` weights with a quad.
     fn add_signed(sums: I32x4, weights: Self::Weights, quads: &Self::Quads, quad: usize) -> I32x4;
 }
@@ -43,6 +51,17 @@ impl Dots for Halves {
     type Quads = [[u32; QUADS]; 2];
     /// The even columns of all rows, and the odd ones.
     type Weights = [I16x8; 2];
+    type Few = I32x4;
+
+    #[inline(always)]
+    fn none() -> Self::Few {
+        I32x4::splat(0)
+    }
+
+    #[inline(always)]
+    fn add_sums(sums: I32x4, few: Self::Few) -> I32x4 {
+        sums.add(few)
+    }
 
     #[inline(always)]
     fn quads(quants: [U8x16; 2]) -> Self::Quads {
@@ -69,19 +88,16 @@ impl Dots for Halves {
     }
 
     #[inline(always)]
-    fn add(sums: I32x4, [even, odd]: Self::Weights, quads: &Self::Quads, quad: usize) -> I32x4 {
+    fn add_few(sums: Self::Few, [even, odd]: Self::Weights, quads: &Self::Quads, quad: usize) -> Self::Few {
         let [x_even, x_odd] = [quads[0][quad], quads[1][quad]].map(|pair| U8x16::from_word(pair).halves());
         sums.add(even.dot(x_even)).add(odd.dot(x_odd))
     }
 
     #[inline(always)]
     fn add_signed(sums: I32x4, weights: Self::Weights, quads: &Self::Quads, quad: usize) -> I32x4 {
-        Self::add(sums, weights, quads, quad)
+        Self::add_few(sums, weights, quads, quad)
     }
 }
-
-/// Bytes, as they are.
-pub struct Bytes;
 
 /// Activations as bytes, and as magnitudes and signs: what multiplies int8 must not be negative.
 #[derive(Clone, Copy)]
@@ -92,13 +108,10 @@ pub struct ByteQuads {
     signs: [u32; QUADS],
 }
 
-impl Dots for Bytes {
-    type Quads = ByteQuads;
-    type Weights = U8x16;
-
+impl ByteQuads {
     #[inline(always)]
-    fn quads(quants: [U8x16; 2]) -> Self::Quads {
-        ByteQuads {
+    fn new(quants: [U8x16; 2]) -> Self {
+        Self {
             quants: cast(quants),
             magnitudes: cast(quants.map(U8x16::magnitudes)),
             signs: cast(quants.map(U8x16::signs)),
@@ -106,8 +119,52 @@ impl Dots for Bytes {
     }
 
     #[inline(always)]
+    fn quants(&self, quad: usize) -> U8x16 {
+        U8x16::from_word(self.quants[quad])
+    }
+
+    /// int8 weights with the signs of a quad, and its magnitudes. Of −128 only 127 remains, which no quantiser writes.
+    #[inline(always)]
+    fn signed(&self, weights: U8x16, quad: usize) -> [U8x16; 2] {
+        let signs = U8x16::from_word(self.signs[quad]);
+        [weights.xor(signs).sub_saturating(signs), U8x16::from_word(self.magnitudes[quad])]
+    }
+}
+
+/// The nibbles of bytes.
+#[inline(always)]
+fn nibbles_of_bytes(bytes: U8x16) -> [U8x16; 2] {
+    let low = U8x16::splat(15);
+    // Bytes have no shift of their own on most processors.
+    [bytes.and(low), bytes.shr_in_halves::<4>().and(low)]
+}
+
+/// Bytes by one instruction, which sums four products: processors with such an instruction (ARM's `sdot`, x86's `vpdpbusd`).
+pub struct Bytes;
+
+impl Dots for Bytes {
+    type Quads = ByteQuads;
+    type Weights = U8x16;
+    type Few = I32x4;
+
+    #[inline(always)]
+    fn none() -> Self::Few {
+        I32x4::splat(0)
+    }
+
+    #[inline(always)]
+    fn add_sums(sums: I32x4, few: Self::Few) -> I32x4 {
+        sums.add(few)
+    }
+
+    #[inline(always)]
+    fn quads(quants: [U8x16; 2]) -> Self::Quads {
+        ByteQuads::new(quants)
+    }
+
+    #[inline(always)]
     fn nibbles(bytes: U8x16) -> [Self::Weights; 2] {
-        [bytes.and(U8x16::splat(15)), bytes.shr::<4>()]
+        nibbles_of_bytes(bytes)
     }
 
     #[inline(always)]
@@ -121,15 +178,73 @@ impl Dots for Bytes {
     }
 
     #[inline(always)]
-    fn add(sums: I32x4, weights: Self::Weights, quads: &Self::Quads, quad: usize) -> I32x4 {
-        sums.add_dot_bytes(U8x16::from_word(quads.quants[quad]), weights)
+    fn add_few(sums: Self::Few, weights: Self::Weights, quads: &Self::Quads, quad: usize) -> Self::Few {
+        sums.add_dot_bytes(quads.quants(quad), weights)
     }
 
     #[inline(always)]
     fn add_signed(sums: I32x4, weights: Self::Weights, quads: &Self::Quads, quad: usize) -> I32x4 {
-        let signs = U8x16::from_word(quads.signs[quad]);
-        // The weights with the signs of the activations. Of −128 only 127 remains, which no quantiser writes.
-        let weights = weights.xor(signs).sub_saturating(signs);
-        sums.add_dot_bytes(weights, U8x16::from_word(quads.magnitudes[quad]))
+        let [weights, magnitudes] = quads.signed(weights, quad);
+        sums.add_dot_bytes(weights, magnitudes)
     }
+}
+
+/// Bytes by an instruction that sums two products (x86's `pmaddubsw`). Where there is no other, the sum of four takes five instructions: so sums of
+/// 16 bits are added up as long as they fit.
+pub struct Pairs;
+
+impl Dots for Pairs {
+    type Quads = ByteQuads;
+    type Weights = U8x16;
+    /// 8 · 2 · 15 · 127, 4 · 2 · 31 · 127 and 2 · 2 · 63 · 127 are below 2¹⁵.
+    type Few = I16x8;
+
+    #[inline(always)]
+    fn none() -> Self::Few {
+        I16x8::splat(0)
+    }
+
+    #[inline(always)]
+    fn add_sums(sums: I32x4, few: Self::Few) -> I32x4 {
+        sums.add(few.sums_of_neighbours())
+    }
+
+    #[inline(always)]
+    fn quads(quants: [U8x16; 2]) -> Self::Quads {
+        ByteQuads::new(quants)
+    }
+
+    #[inline(always)]
+    fn nibbles(bytes: U8x16) -> [Self::Weights; 2] {
+        nibbles_of_bytes(bytes)
+    }
+
+    #[inline(always)]
+    fn unsigned(bytes: U8x16) -> Self::Weights {
+        bytes
+    }
+
+    #[inline(always)]
+    fn signed(bytes: U8x16) -> Self::Weights {
+        bytes
+    }
+
+    #[inline(always)]
+    fn add_few(few: Self::Few, weights: Self::Weights, quads: &Self::Quads, quad: usize) -> Self::Few {
+        few.add(I16x8::dot_bytes(quads.quants(quad), weights))
+    }
+
+    #[inline(always)]
+    fn add_signed(sums: I32x4, weights: Self::Weights, quads: &Self::Quads, quad: usize) -> I32x4 {
+        let [weights, magnitudes] = quads.signed(weights, quad);
+        sums.add(I16x8::dot_bytes(weights, magnitudes).sums_of_neighbours())
+    }
+}
+
+/// Whether the instruction of `Bytes` is made of that of `Pairs` here. What it gives for numbers above 127 tells: x86 takes them as they are, and
+/// its sums of two end at 2¹⁵ − 1.
+#[cfg(target_feature = "relaxed-simd")]
+pub(super) fn has_pairs() -> bool {
+    let [signed, unsigned] = std::hint::black_box([127, 255]).map(U8x16::splat);
+    I32x4::splat(0).add_dot_bytes(signed, unsigned).lanes()[0] == 2 * i32::from(i16::MAX)
 }

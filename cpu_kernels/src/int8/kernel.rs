@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::activations::{Activation, Quantized};
+use super::activations::{Activation, Native, Quantized};
 use super::dots::Dots;
 use super::pack::{GROUP, Packed, with_record};
 use super::records::{Nibbles, NibblesOffset, PARTS, Record, Signed, UnsignedHalves, UnsignedOffset};
@@ -12,19 +12,34 @@ use crate::simd::{F32x4, I32x4};
 
 /// The product of each row with each token's activations, written to `out` [tokens, rows].
 pub fn mat_mul_int8<D: Dots>(weights: &Packed<'_>, x: &Quantized<D>, out: &mut [f32]) -> Result<(), Mismatch> {
-    expect("columns of activations", weights.columns, x.columns)?;
-    expect("products of tokens", x.tokens.saturating_mul(weights.rows), out.len())?;
-    if weights.columns == 0 {
-        out.fill(0.0);
-    } else if weights.rows > 0 {
-        with_record!(weights.format, groups<D>, (weights, &x.pieces, out));
-    }
+    check(weights, x, out)?;
+    multiply::<D>(weights, &x.pieces, out);
     Ok(())
 }
 
-/// The same in the way that the build is fast with. Not generic, so that it is compiled with this crate and optimised as it is, not as its callers.
+fn check<D: Dots>(weights: &Packed<'_>, x: &Quantized<D>, out: &[f32]) -> Result<(), Mismatch> {
+    expect("columns of activations", weights.columns, x.columns)?;
+    expect("products of tokens", x.tokens.saturating_mul(weights.rows), out.len())
+}
+
+fn multiply<D: Dots>(weights: &Packed<'_>, x: &Pieces<D>, out: &mut [f32]) {
+    if weights.columns == 0 {
+        out.fill(0.0);
+    } else if weights.rows > 0 {
+        with_record!(weights.format, groups<D>, (weights, x, out));
+    }
+}
+
+/// The same in the way that is fast here. Not generic, so that it is compiled with this crate and optimised as it is, not as its callers.
 pub fn mat_mul_packed(weights: &Packed<'_>, x: &Quantized, out: &mut [f32]) -> Result<(), Mismatch> {
-    mat_mul_int8(weights, x, out)
+    check(weights, x, out)?;
+    #[cfg(target_feature = "relaxed-simd")]
+    if super::dots::has_pairs() {
+        multiply::<super::dots::Pairs>(weights, &x.pieces, out);
+        return Ok(());
+    }
+    multiply::<Native>(weights, &x.pieces, out);
+    Ok(())
 }
 
 type Pieces<D> = [Activation<<D as Dots>::Quads>];

@@ -59,7 +59,7 @@ pub(super) struct NibblesOffset {
     quants: [Quad; QUADS / 2],
 }
 
-/// From 0 to 127, with offsets.
+/// From 0 to 31, with offsets.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct UnsignedOffset {
@@ -121,31 +121,47 @@ fn nibble(quants: &[Quad], row: usize, column: usize) -> u8 {
 
 #[inline(always)]
 fn add_nibbles<D: Dots, const T: usize>(quants: &[Quad; QUADS / 2], x: [&D::Quads; T], sums: &mut [[I32x4; PARTS]; T]) {
+    let mut few = [[D::none(); PARTS]; T];
     for (at, quad) in quants.iter().enumerate() {
         let weights = quad.map(|bytes| D::nibbles(U8x16::load(&bytes)));
         for nibble in 0..2 {
-            for (sums, x) in sums.iter_mut().zip(x) {
-                for (sums, weights) in sums.iter_mut().zip(&weights) {
-                    *sums = D::add(*sums, weights[nibble], x, at + nibble * (QUADS / 2));
+            for (few, x) in few.iter_mut().zip(x) {
+                for (few, weights) in few.iter_mut().zip(&weights) {
+                    *few = D::add_few(*few, weights[nibble], x, at + nibble * (QUADS / 2));
                 }
             }
         }
     }
+    add_sums::<D, T>(few, sums);
 }
 
+/// Adds the products with quants from the quad `first` on, of which so many can be summed at once.
 #[inline(always)]
-fn add_unsigned<D: Dots, const T: usize>(
+fn add_unsigned<D: Dots, const T: usize, const AT_ONCE: usize>(
     quants: &[Quad],
     first: usize,
     x: [&D::Quads; T],
     sums: &mut [[I32x4; PARTS]; T],
 ) {
-    for (at, quad) in quants.iter().enumerate() {
-        let weights = quad.map(|bytes| D::unsigned(U8x16::load(&bytes)));
-        for (sums, x) in sums.iter_mut().zip(x) {
-            for (sums, weights) in sums.iter_mut().zip(weights) {
-                *sums = D::add(*sums, weights, x, first + at);
+    for (first, quads) in (first..).step_by(AT_ONCE).zip(quants.chunks(AT_ONCE)) {
+        let mut few = [[D::none(); PARTS]; T];
+        for (at, quad) in quads.iter().enumerate() {
+            let weights = quad.map(|bytes| D::unsigned(U8x16::load(&bytes)));
+            for (few, x) in few.iter_mut().zip(x) {
+                for (few, weights) in few.iter_mut().zip(weights) {
+                    *few = D::add_few(*few, weights, x, first + at);
+                }
             }
+        }
+        add_sums::<D, T>(few, sums);
+    }
+}
+
+#[inline(always)]
+fn add_sums<D: Dots, const T: usize>(few: [[D::Few; PARTS]; T], sums: &mut [[I32x4; PARTS]; T]) {
+    for (sums, few) in sums.iter_mut().zip(few) {
+        for (sums, few) in sums.iter_mut().zip(few) {
+            *sums = D::add_sums(*sums, few);
         }
     }
 }
@@ -227,7 +243,7 @@ impl Record for UnsignedOffset {
 
     #[inline(always)]
     fn add<D: Dots, const T: usize>(&self, _: usize, x: [&D::Quads; T], sums: &mut [[I32x4; PARTS]; T]) {
-        add_unsigned::<D, T>(&self.quants, 0, x, sums);
+        add_unsigned::<D, T, 4>(&self.quants, 0, x, sums);
     }
 }
 
@@ -254,7 +270,7 @@ impl Record for UnsignedHalves {
     #[inline(always)]
     fn add<D: Dots, const T: usize>(&self, half: usize, x: [&D::Quads; T], sums: &mut [[I32x4; PARTS]; T]) {
         let first = half * QUADS / 2;
-        add_unsigned::<D, T>(&self.quants[first..first + QUADS / 2], first, x, sums);
+        add_unsigned::<D, T, 2>(&self.quants[first..first + QUADS / 2], first, x, sums);
     }
 }
 

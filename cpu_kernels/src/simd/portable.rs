@@ -220,6 +220,24 @@ impl I16x8 {
     }
 
     #[inline(always)]
+    pub(crate) fn add(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, i16::wrapping_add))
+    }
+
+    /// The sums of the products of neighbours: int8 and numbers from 0 to 127.
+    #[inline(always)]
+    pub(crate) fn dot_bytes(signed: U8x16, unsigned: U8x16) -> Self {
+        let product = |i: usize| i16::from(signed.0[i] as i8) * i16::from(unsigned.0[i]);
+        Self(std::array::from_fn(|lane| product(lane * 2) + product(lane * 2 + 1)))
+    }
+
+    /// The sums of neighbours.
+    #[inline(always)]
+    pub(crate) fn sums_of_neighbours(self) -> I32x4 {
+        I32x4(std::array::from_fn(|lane| i32::from(self.0[lane * 2]) + i32::from(self.0[lane * 2 + 1])))
+    }
+
+    #[inline(always)]
     pub(crate) fn splat(x: i16) -> Self {
         Self([x; 8])
     }

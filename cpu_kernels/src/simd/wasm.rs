@@ -228,6 +228,32 @@ impl I16x8 {
     }
 
     #[inline(always)]
+    pub(crate) fn add(self, other: Self) -> Self {
+        Self(i16x8_add(self.0, other.0))
+    }
+
+    /// The sums of the products of neighbours: int8 and numbers from 0 to 127.
+    #[inline(always)]
+    pub(crate) fn dot_bytes(signed: U8x16, unsigned: U8x16) -> Self {
+        #[cfg(target_feature = "relaxed-simd")]
+        return Self(i16x8_relaxed_dot_i8x16_i7x16(signed.0, unsigned.0));
+        #[cfg(not(target_feature = "relaxed-simd"))]
+        {
+            let low = i16x8_extmul_low_i8x16(signed.0, unsigned.0);
+            let high = i16x8_extmul_high_i8x16(signed.0, unsigned.0);
+            let even = i16x8_shuffle::<0, 2, 4, 6, 8, 10, 12, 14>(low, high);
+            let odd = i16x8_shuffle::<1, 3, 5, 7, 9, 11, 13, 15>(low, high);
+            Self(i16x8_add(even, odd))
+        }
+    }
+
+    /// The sums of neighbours.
+    #[inline(always)]
+    pub(crate) fn sums_of_neighbours(self) -> I32x4 {
+        I32x4(i32x4_extadd_pairwise_i16x8(self.0))
+    }
+
+    #[inline(always)]
     pub(crate) fn splat(x: i16) -> Self {
         Self(i16x8_splat(x))
     }
