@@ -94,7 +94,11 @@ for (const format of named.length > 0 ? formats : ['q4_0', 'q4_k', 'q8_0']) {
     const columns = format.endsWith('_k') ? Math.ceil(narrow / 256) * 256 : narrow;
     for (const tokens of [1, 64]) {
       const size = await call((...args) => globalThis.wasm.prepare(...args), FORMATS.indexOf(format), rows, columns, tokens);
-      for (const what of format.match(/^b?f/) ? ['exact'] : tokens === 1 ? ['exact', 'fast', 'pack', 'round'] : ['exact', 'fast', 'round']) {
+      for (const what of format.match(/^b?f/)
+        ? ['exact']
+        : tokens === 1
+          ? ['exact', 'fast', 'pack', 'round']
+          : ['exact', 'fast', 'round']) {
         const times = await call(measured, what, SAMPLES, SAMPLE);
         const [fastest, median, slowest] = [times[0], times[SAMPLES >> 1], times.at(-1)];
         const flops = (ms) => number((2 * rows * columns * tokens) / ms / 1e6);

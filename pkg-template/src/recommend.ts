@@ -102,7 +102,7 @@ export async function recommend(given: ModelSource[], options: RecommendOptions,
   let cpu: Promise<number | undefined> | undefined;
   const onCpu = async (reason: DeviceReason): Promise<Runner> => {
     cpu ??= measureCpu(signal);
-    return { device: 'cpu', reason, cost: DECODE_COST[rest.precision ?? 'exact'], productsPerSecond: await cpu };
+    return { device: 'cpu', reason, cost: DECODE_COST[rest.precision ?? 'fast'], productsPerSecond: await cpu };
   };
   const runnerOf = async ({ kind, reason }: ChosenDevice): Promise<Runner> => {
     if (kind === 'cpu') return onCpu(reason);

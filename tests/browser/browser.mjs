@@ -369,6 +369,17 @@ export function sharedStage() {
 /** Runs in the page: what the tests use there. */
 export async function preparePage(address) {
   globalThis.rillm = await import(address);
+  if (globalThis.prefersExact) {
+    const { load } = rillm.Engine;
+    // What is no plain object goes on as it is, and so do getters.
+    const isPlain = (options) =>
+      Object.getPrototypeOf(options) === Object.prototype &&
+      Object.values(Object.getOwnPropertyDescriptors(options)).every((property) => 'value' in property);
+    rillm.Engine.load = function (source, options = {}, ...more) {
+      const given = options instanceof Object && isPlain(options) ? { precision: 'exact', ...options } : options;
+      return load.call(this, source, given, ...more);
+    };
+  }
   /** The code and message of the error that `work` rejects with. */
   globalThis.failure = async (work) => {
     try {

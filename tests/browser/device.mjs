@@ -16,13 +16,17 @@ export function passForGpu() {
   });
 }
 
+/** Runs in a page before all else: engines are exact unless a test says otherwise (`preparePage`), as on the software adapter. */
+export function preferExact() {
+  globalThis.prefersExact = true;
+}
+
 /** Whatever contexts and pages this browser opens see the device of the file. */
 export function withDevice(browser) {
-  if (isOnCpu) return browser;
   const newContext = browser.newContext.bind(browser);
   browser.newContext = async (options) => {
     const context = await newContext(options);
-    await context.addInitScript(passForGpu);
+    await context.addInitScript(isOnCpu ? preferExact : passForGpu);
     return context;
   };
   return browser;

@@ -77,8 +77,8 @@ test('without WebGPU models are for the CPU, as a load chooses; a GPU that is as
       const { Engine } = rillm;
       const options = { contextLength: 64 };
       return {
-        exact: await Engine.recommend(sources, options),
-        fast: await Engine.recommend(sources, { ...options, precision: 'fast', device: 'cpu' }),
+        fast: await Engine.recommend(sources, options),
+        exact: await Engine.recommend(sources, { ...options, precision: 'exact', device: 'cpu' }),
         slow: await Engine.recommend(sources.slice(0, 2), { ...options, minTokensPerSecond: 1e12 }),
         gpu: await failure(Engine.recommend(sources, { device: 'gpu' })),
         device: await withEngine(sources[0], options, ({ info }) => [info.device, info.device_reason]),
@@ -104,8 +104,8 @@ test('without WebGPU models are for the CPU, as a load chooses; a GPU that is as
   }
   const large =
     /^it runs on the CPU, since there is no WebGPU here, and needs \d+ MB; about \d+ tokens a second: each token takes products with 14 million weights/;
-  assert.match(found.exact[0].reason, large);
-  assert.match(found.fast[0].reason, /^it runs on the CPU, and needs/);
+  assert.match(found.fast[0].reason, large);
+  assert.match(found.exact[0].reason, /^it runs on the CPU, and needs/);
   assert.ok(found.fast[0].tokens_per_s > found.exact[0].tokens_per_s);
   assert.deepEqual(
     found.slow.map(({ source }) => source),

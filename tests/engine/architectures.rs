@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::support::adapter;
+use crate::support::engines::exact_on_cpu;
 use crate::support::soak::is_soak;
 use rillm::Code;
 use rillm::engine::request::CompletionRequest;
@@ -228,7 +229,7 @@ fn the_engine_answers_the_same() {
         }
         let source = FileSource::open(golden().join(&model.name).join(GGUF)).unwrap();
         let options = LoadOptions { precision: Some(Precision::Exact), ..Default::default() };
-        let engine = pollster::block_on(Engine::load(&source, &options, &mut |_| Ok(()))).unwrap();
+        let engine = pollster::block_on(Engine::load(&source, &exact_on_cpu(&options), &mut |_| Ok(()))).unwrap();
         let tokens = |request: Value| {
             let mut generation = engine.complete(CompletionRequest::parse(request).unwrap()).unwrap();
             let mut tokens = Vec::new();

@@ -13,12 +13,14 @@ use rillm::engine::{Engine, Generation, LoadOptions, LogitsProcessor};
 use rillm::{Code, Result};
 use serde_json::{Value, json};
 
+use crate::support::engines::exact_on_cpu;
+
 fn engine(change: impl Fn(&mut Vec<u8>)) -> Engine {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny_llama/tied-f32.gguf");
     let mut bytes = std::fs::read(path).unwrap();
     change(&mut bytes);
     let options = LoadOptions { max_sequences: Some(2), ..Default::default() };
-    pollster::block_on(Engine::load(&MemorySource::new(bytes), &options, &mut |_| Ok(()))).unwrap()
+    pollster::block_on(Engine::load(&MemorySource::new(bytes), &exact_on_cpu(&options), &mut |_| Ok(()))).unwrap()
 }
 
 fn start(engine: &Engine, is_chat: bool, fields: &Value) -> Result<Generation> {

@@ -5,12 +5,14 @@ use std::sync::atomic::Ordering;
 
 use pollster::block_on;
 use rillm::Code;
+use rillm::engine::source::FileSource;
 use rillm::engine::{EmbeddingRequest, Engine, EngineTensor, Input, LoadOptions, Precision};
 use rillm::gpu::Team;
 use rillm::tensor::{DeviceKind, DeviceOptions};
 
 use crate::support::engines::{load, try_load};
 use crate::support::errors::check_error;
+use crate::support::files::golden;
 use crate::support::team::LocalTeam;
 
 fn options(team: Option<&Arc<LocalTeam>>, precision: Precision) -> LoadOptions {
@@ -39,6 +41,26 @@ const MODELS: [(&str, Option<&str>); 9] = [
     ("architectures/mixtral/model.gguf", Some("q8_0")),
     ("architectures/gemma3n/model.gguf", None),
 ];
+
+#[test]
+fn left_to_itself_the_cpu_rounds_activations() {
+    for (name, packed) in [("tiny_llama/tied-q8_0.gguf", true), ("tiny_llama/tied-f32.gguf", false)] {
+        let [fast, exact, default] = [Some(Precision::Fast), Some(Precision::Exact), None].map(|precision| {
+            let source = FileSource::open(golden(name)).unwrap();
+            let options = LoadOptions { device_kind: DeviceKind::Cpu, precision, ..Default::default() };
+            block_on(Engine::load(&source, &options, &mut |_| Ok(()))).unwrap()
+        });
+        let told = |engine: &Engine| {
+            let info = engine.info();
+            (info.precision, info.weight_bytes, info.kv_cache_bytes)
+        };
+        assert_eq!(told(&default), told(&fast), "{name}");
+        assert_eq!(told(&exact).0, Precision::Exact);
+        assert_eq!(told(&exact).2, 2 * told(&default).2, "keys and values are f16 by default");
+        assert_eq!(logits(&default), logits(&fast), "{name}");
+        assert_eq!(told(&default).1 > told(&exact).1, packed, "{name}: packed weights take more");
+    }
+}
 
 #[test]
 fn logits_are_those_without_threads_bit_for_bit() {

@@ -1,5 +1,6 @@
 //! Speculation with a second model that drafts, on a native GPU: the answer of plain greedy decoding, whatever is drafted.
 
+use crate::support::engines::exact_on_cpu;
 use crate::support::files::golden;
 use futures_util::future::join_all;
 use rillm::Code;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 fn load(name: &str, draft: &str, options: &LoadOptions) -> rillm::Result<Engine> {
     let (source, draft) = (FileSource::open(golden(name)).unwrap(), FileSource::open(golden(draft)).unwrap());
     pollster::block_on(async {
-        let engine = Engine::load(&source, options, &mut |_| Ok(())).await?;
+        let engine = Engine::load(&source, &exact_on_cpu(options), &mut |_| Ok(())).await?;
         engine.with_draft(&OneFile(&draft), None, &mut |_| Ok(())).await
     })
 }
@@ -219,14 +220,14 @@ fn what_can_not_be_had_is_refused() {
     let source = FileSource::open(golden("tiny_llama/tied-q4_0.gguf")).unwrap();
     let none = MemorySource::new(vec![7; 100]);
     let error = pollster::block_on(async {
-        let engine = Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(())).await?;
+        let engine = Engine::load(&source, &exact_on_cpu(&LoadOptions::default()), &mut |_| Ok(())).await?;
         engine.with_draft(&OneFile(&none), None, &mut |_| Ok(())).await
     });
     assert_eq!(error.err().unwrap().code(), Code::NotGguf);
     // Ended by the caller.
     let draft = FileSource::open(golden("tiny_llama/tied-q4_0.gguf")).unwrap();
     let error = pollster::block_on(async {
-        let engine = Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(())).await?;
+        let engine = Engine::load(&source, &exact_on_cpu(&LoadOptions::default()), &mut |_| Ok(())).await?;
         let mut until_weights = |progress: rillm::engine::Progress| match progress.phase {
             Phase::Weights => Err(rillm::Error::new(Code::Aborted, "enough")),
             _ => Ok(()),
@@ -235,7 +236,8 @@ fn what_can_not_be_had_is_refused() {
     });
     assert_eq!(error.err().unwrap().code(), Code::Aborted);
 
-    let without = pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(()))).unwrap();
+    let without =
+        pollster::block_on(Engine::load(&source, &exact_on_cpu(&LoadOptions::default()), &mut |_| Ok(()))).unwrap();
     assert!(without.info().draft.is_none());
     let with = engine("tiny_llama/tied-q4_0.gguf", "tiny_llama/tied-f16.gguf");
     assert_eq!(with.info().draft.as_ref().unwrap().quantization, "F16");

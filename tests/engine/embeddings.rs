@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::support::engines::exact_on_cpu;
 use crate::support::real_models;
 use rillm::engine::folder::{DirectoryFolder, MemoryFolder};
 use rillm::engine::request::{ChatRequest, CompletionRequest};
@@ -25,7 +26,7 @@ fn folder(path: &Path) -> Result<Engine, Error> {
 
 fn file(path: &Path) -> Result<Engine, Error> {
     let source = FileSource::open(path).unwrap();
-    pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(())))
+    pollster::block_on(Engine::load(&source, &exact_on_cpu(&LoadOptions::default()), &mut |_| Ok(())))
 }
 
 fn embed(engine: &Engine, request: Value) -> Result<Embeddings, Error> {

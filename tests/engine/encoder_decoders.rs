@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::support::engines::exact_on_cpu;
 use crate::support::files::golden;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -88,7 +89,7 @@ fn load_folder(model: &str, options: &LoadOptions) -> Engine {
 
 fn load_gguf(model: &str, options: &LoadOptions) -> Engine {
     let source = FileSource::open(folder_of(model).join("model.gguf")).unwrap();
-    pollster::block_on(Engine::load(&source, options, &mut |_| Ok(()))).unwrap()
+    pollster::block_on(Engine::load(&source, &exact_on_cpu(options), &mut |_| Ok(()))).unwrap()
 }
 
 /// A folder with another configuration, and tensors of other names.

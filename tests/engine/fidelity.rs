@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use crate::support::engines::exact_on_cpu;
 use crate::support::skip;
 use crate::support::soak::is_soak;
 use rillm::engine::source::FileSource;
@@ -28,7 +29,7 @@ fn load(file: &Path, precision: Precision) -> Engine {
 }
 
 fn load_with(file: &Path, options: &LoadOptions) -> Engine {
-    pollster::block_on(Engine::load(&FileSource::open(file).unwrap(), options, &mut |_| Ok(()))).unwrap()
+    pollster::block_on(Engine::load(&FileSource::open(file).unwrap(), &exact_on_cpu(options), &mut |_| Ok(()))).unwrap()
 }
 
 /// The demo model in q8_0, exactly and with a KV cache of floats: the texts of all answers, and how it scores each. The tests share this.

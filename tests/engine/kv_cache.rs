@@ -7,6 +7,7 @@ mod turned_keys;
 use std::path::{Path, PathBuf};
 
 use crate::support::adapter;
+use crate::support::engines::exact_on_cpu;
 use rillm::engine::source::FileSource;
 use rillm::engine::{Engine, LoadOptions, Precision};
 use rillm::model::checkpoint::Checkpoint;
@@ -66,7 +67,7 @@ fn exact() -> LoadOptions {
 }
 
 fn load(file: &Path, options: &LoadOptions) -> rillm::Result<Engine> {
-    pollster::block_on(Engine::load(&FileSource::open(file).unwrap(), options, &mut |_| Ok(())))
+    pollster::block_on(Engine::load(&FileSource::open(file).unwrap(), &exact_on_cpu(options), &mut |_| Ok(())))
 }
 
 /// A prompt of so many tokens, which every golden model has.

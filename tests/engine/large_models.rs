@@ -10,6 +10,8 @@ use rillm::model::folder::{DirectoryFolder, OneFile};
 use rillm::model::source::FileSource;
 use serde_json::json;
 
+use crate::support::engines::exact_on_cpu;
+
 fn golden(model: &str) -> FileSource {
     FileSource::open(format!("{}/tests/golden/{model}.gguf", env!("CARGO_MANIFEST_DIR")))
         .unwrap()
@@ -27,7 +29,7 @@ fn options(binding: Option<u64>, unfused_ops: bool) -> LoadOptions {
 }
 
 fn load(model: &str, options: &LoadOptions) -> Result<Engine> {
-    pollster::block_on(Engine::load(&golden(model), options, &mut |_| Ok(())))
+    pollster::block_on(Engine::load(&golden(model), &exact_on_cpu(options), &mut |_| Ok(())))
 }
 
 fn logits(engine: &Engine, ids: &[u32]) -> Vec<f32> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::support::engines::exact_on_cpu;
 use crate::support::{files::golden, soak::is_soak};
 use rillm::engine::request::{ChatRequest, CompletionRequest};
 use rillm::engine::source::{FileSource, MemorySource};
@@ -32,7 +33,11 @@ fn npy(name: &str) -> (Vec<usize>, Vec<f32>) {
 }
 
 fn load(path: PathBuf, options: &LoadOptions) -> Result<Engine> {
-    pollster::block_on(Engine::load(&FileSource::open(path)?.with_chunk_bytes(1009), options, &mut |_| Ok(())))
+    pollster::block_on(Engine::load(
+        &FileSource::open(path)?.with_chunk_bytes(1009),
+        &exact_on_cpu(options),
+        &mut |_| Ok(()),
+    ))
 }
 
 /// The precision that golden data is held to.
@@ -275,7 +280,8 @@ fn logits_that_are_no_numbers_are_an_error_however_tokens_are_chosen() {
     let last = bytes.len() - 4;
     bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
     let source = MemorySource::new(bytes);
-    let engine = pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(()))).unwrap();
+    let engine =
+        pollster::block_on(Engine::load(&source, &exact_on_cpu(&LoadOptions::default()), &mut |_| Ok(()))).unwrap();
     for (temperature, top_p) in [(0.0, 1.0), (1.0, 1.0), (1.0, 0.9)] {
         let request = json!({"prompt": [1, 2, 3], "max_tokens": 3, "temperature": temperature, "top_p": top_p});
         assert_eq!(generate(&engine, request).unwrap_err().code(), Code::NumericalError, "{temperature} {top_p}");
@@ -490,7 +496,7 @@ fn loading_reports_every_byte() {
     let total = bytes.len() as u64;
     let mut seen = vec![];
     let source = MemorySource::new(bytes).with_chunk_bytes(777);
-    let engine = pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |progress| {
+    let engine = pollster::block_on(Engine::load(&source, &exact_on_cpu(&LoadOptions::default()), &mut |progress| {
         seen.push(progress);
         Ok(())
     }))
@@ -505,12 +511,16 @@ fn loading_reports_every_byte() {
 
     // An error of the callback ends the load, and the next one works.
     let aborted =
-        pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |progress| match progress.phase {
-            Phase::Weights => Err(rillm::Error::new(Code::Aborted, "enough")),
-            _ => Ok(()),
-        }));
+        pollster::block_on(Engine::load(
+            &source,
+            &exact_on_cpu(&LoadOptions::default()),
+            &mut |progress| match progress.phase {
+                Phase::Weights => Err(rillm::Error::new(Code::Aborted, "enough")),
+                _ => Ok(()),
+            },
+        ));
     assert_eq!(aborted.err().unwrap().code(), Code::Aborted);
-    assert!(pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(()))).is_ok());
+    assert!(pollster::block_on(Engine::load(&source, &exact_on_cpu(&LoadOptions::default()), &mut |_| Ok(()))).is_ok());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Several generations at once on one engine, on a native GPU: each gives what it gives alone, by fewer passes.
 
+use crate::support::engines::exact_on_cpu;
 use crate::support::{
     engines::{engine, try_load as load},
     files::golden,
@@ -238,7 +239,11 @@ fn each_ends_where_it_ends_alone() {
                 let mut bytes = original.clone();
                 bytes[value..value + 4].copy_from_slice(&tokens[at].to_le_bytes());
                 let source = MemorySource::new(bytes);
-                Some((start, tokens[at], pollster::block_on(Engine::load(&source, &options, &mut |_| Ok(()))).ok()?))
+                Some((
+                    start,
+                    tokens[at],
+                    pollster::block_on(Engine::load(&source, &exact_on_cpu(&options), &mut |_| Ok(()))).ok()?,
+                ))
             })
         })
         .unwrap();
@@ -256,7 +261,8 @@ fn an_error_is_everybodys_and_the_engine_goes_on() {
     let last = bytes.len() - 4;
     bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
     let options = LoadOptions { max_sequences: Some(2), ..Default::default() };
-    let broken = pollster::block_on(Engine::load(&MemorySource::new(bytes), &options, &mut |_| Ok(()))).unwrap();
+    let broken =
+        pollster::block_on(Engine::load(&MemorySource::new(bytes), &exact_on_cpu(&options), &mut |_| Ok(()))).unwrap();
     let ask = json!({"prompt": [1, 2, 3], "max_tokens": 30, "temperature": 0});
     for got in together(&broken, &[ask.clone(), ask.clone()]) {
         assert_eq!(got.unwrap_err().code(), Code::NumericalError);

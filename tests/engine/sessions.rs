@@ -8,7 +8,7 @@ use rillm::model::checkpoint::{Checkpoint, TensorValues};
 use rillm::{Code, Error, Result};
 use serde_json::{Value, json};
 
-use crate::support::engines::{load, try_load};
+use crate::support::engines::{exact_on_cpu, load, try_load};
 use crate::support::errors::check_error;
 use crate::support::files::{demo_model, golden};
 
@@ -123,7 +123,8 @@ fn retrained() -> Engine {
     });
     // After the scale of its first block.
     file[offset + 5] ^= 1;
-    pollster::block_on(Engine::load(&MemorySource::new(file), &LoadOptions::default(), &mut |_| Ok(()))).unwrap()
+    pollster::block_on(Engine::load(&MemorySource::new(file), &exact_on_cpu(&LoadOptions::default()), &mut |_| Ok(())))
+        .unwrap()
 }
 
 #[test]

@@ -8,12 +8,14 @@ use rillm::engine::source::{FileSource, MemorySource};
 use rillm::engine::{Chunk, DeviceKind, Engine, FinishReason, KvFormat, LoadOptions, Precision};
 use serde_json::{Value, json};
 
+use crate::support::engines::exact_on_cpu;
+
 fn golden() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
 fn load(path: &Path, options: &LoadOptions) -> Engine {
-    pollster::block_on(Engine::load(&FileSource::open(path).unwrap(), options, &mut |_| Ok(()))).unwrap()
+    pollster::block_on(Engine::load(&FileSource::open(path).unwrap(), &exact_on_cpu(options), &mut |_| Ok(()))).unwrap()
 }
 
 fn engine(name: &str) -> Engine {
@@ -224,7 +226,8 @@ fn the_end_of_the_context_and_of_the_turn_end_it() {
                 let mut bytes = original.clone();
                 bytes[value..value + 4].copy_from_slice(&answer[at].to_le_bytes());
                 let source = MemorySource::new(bytes);
-                let engine = pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(())));
+                let engine =
+                    pollster::block_on(Engine::load(&source, &exact_on_cpu(&LoadOptions::default()), &mut |_| Ok(())));
                 Some((start, answer.clone(), answer[at], engine.ok()?))
             })
         })
@@ -306,7 +309,8 @@ fn logits_that_are_no_numbers_are_an_error() {
     let last = bytes.len() - 4;
     bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
     let source = MemorySource::new(bytes);
-    let engine = pollster::block_on(Engine::load(&source, &LoadOptions::default(), &mut |_| Ok(()))).unwrap();
+    let engine =
+        pollster::block_on(Engine::load(&source, &exact_on_cpu(&LoadOptions::default()), &mut |_| Ok(()))).unwrap();
     let request = with(request(&[5, 6, 5, 6, 5]), lookup());
     let mut generation = engine.complete(CompletionRequest::parse(request).unwrap()).unwrap();
     assert_eq!(pollster::block_on(generation.next()).unwrap_err().code(), Code::NumericalError);

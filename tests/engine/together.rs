@@ -13,10 +13,12 @@ use rillm::engine::{Chunk, Engine, FinishReason, Generation, LoadOptions, Logits
 use rillm::native::with_grammars;
 use serde_json::{Value, json};
 
+use crate::support::engines::exact_on_cpu;
+
 fn engine(options: &LoadOptions) -> Engine {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/demo/rillm-demo-q4_0.gguf");
     let source = FileSource::open(path).unwrap();
-    with_grammars(pollster::block_on(Engine::load(&source, options, &mut |_| Ok(()))).unwrap())
+    with_grammars(pollster::block_on(Engine::load(&source, &exact_on_cpu(options), &mut |_| Ok(()))).unwrap())
 }
 
 fn several(max_sequences: usize) -> Engine {

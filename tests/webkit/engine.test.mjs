@@ -49,7 +49,7 @@ describe('an engine of the demo model', DEMO, () => {
   test('auto takes the CPU where there is no WebGPU', DEMO, (t) => {
     t.diagnostic(`${demo.session.browser}: ${told.agent}`);
     if (told.hasGpu) return t.skip('this WebKit has WebGPU');
-    assert.deepEqual([told.device, told.device_reason, told.precision], ['cpu', 'no_webgpu', 'exact']);
+    assert.deepEqual([told.device, told.device_reason, told.precision], ['cpu', 'no_webgpu', 'fast']);
   });
 
   testAnswers(DEMO, (...args) => demo.run(...args));

@@ -45,7 +45,7 @@ export interface LoadOptions {
   /**
    * How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32) if the weights are quantised too; on
    * the CPU it decodes with them as well, and packs weights for it, which takes up to half more memory. `exact` keeps 32-bit floats
-   * everywhere. Default: `fast` on a GPU, `exact` on the CPU, and on a software adapter, where 8 bits gain nothing.
+   * everywhere. Default: `fast`, and `exact` on a software adapter, where 8 bits gain nothing.
    */
   precision?: Precision | undefined;
   /**

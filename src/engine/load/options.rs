@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decode::PressureListener;
 use crate::error::Result;
+use crate::gpu::Capabilities;
 use crate::model::config::Config;
 use crate::model::{KvFormat, Layout, Precision};
 use crate::tensor::quant::{Format, quantize::TARGETS};
@@ -94,7 +95,7 @@ pub struct LoadOptions {
     pub classifier_from_token: Option<Vec<String>>,
     /// How exact activations are. `fast` takes in prompts with 8-bit activations (one scale for every 32) if the weights are quantised too; on
     /// the CPU it decodes with them as well, and packs weights for it, which takes up to half more memory. `exact` keeps 32-bit floats
-    /// everywhere. Default: `fast` on a GPU, `exact` on the CPU, and on a software adapter, where 8 bits gain nothing.
+    /// everywhere. Default: `fast`, and `exact` on a software adapter, where 8 bits gain nothing.
     pub precision: Option<Precision>,
     /// How the KV cache stores keys and values. `f16` takes half the memory of `f32`. `q8_0` takes 0.53 of the memory of `f16`: 8-bit
     /// integers with a scale for every 32 of a head (heads are padded to a multiple of 32). Default: `f16`, and `f32` with the precision
@@ -152,7 +153,7 @@ impl LoadOptions {
     /// What the device is asked for.
     pub(super) fn device(&self) -> DeviceOptions {
         DeviceOptions {
-            packs_weights: self.device.packs_weights || self.precision == Some(Precision::Fast),
+            packs_weights: self.device.packs_weights || self.precision != Some(Precision::Exact),
             kind: if self.device_kind == DeviceKind::Auto { self.device.kind } else { self.device_kind },
             power_preference: self.power_preference.unwrap_or(self.device.power_preference),
             force_fallback_adapter: self.force_fallback_adapter || self.device.force_fallback_adapter,
@@ -168,13 +169,14 @@ impl LoadOptions {
         }
     }
 
-    /// The precision on an adapter.
-    pub(super) fn precision_on(&self, software: bool) -> Precision {
-        self.precision.unwrap_or(if software { Precision::Exact } else { Precision::Fast })
+    /// The precision on an adapter, or on any.
+    pub(super) fn precision_on(&self, adapter: Option<&Capabilities>) -> Precision {
+        let gains_nothing = adapter.is_some_and(|adapter| adapter.software && !adapter.cpu);
+        self.precision.unwrap_or(if gains_nothing { Precision::Exact } else { Precision::Fast })
     }
 
-    pub(super) fn kv_format_on(&self, software: bool) -> KvFormat {
-        self.kv_cache.unwrap_or(match self.precision_on(software) {
+    pub(super) fn kv_format_on(&self, adapter: Option<&Capabilities>) -> KvFormat {
+        self.kv_cache.unwrap_or(match self.precision_on(adapter) {
             Precision::Exact => KvFormat::F32,
             Precision::Fast => KvFormat::F16,
         })

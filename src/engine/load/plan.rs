@@ -65,8 +65,7 @@ impl Plan {
         adapter: Option<&Capabilities>,
         known: &mut Known,
     ) -> Result<Self> {
-        let software = adapter.is_some_and(|adapter| adapter.software);
-        let (precision, kv_format) = (options.precision_on(software), options.kv_format_on(software));
+        let (precision, kv_format) = (options.precision_on(adapter), options.kv_format_on(adapter));
         let max_sequences = options.max_sequences.unwrap_or(1);
         let mut config = Config::of(checkpoint)?;
         config.rope_context = rope_context(options.rope_context_length, &config)?;

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+use crate::support::engines::exact_on_cpu;
+
 fn structured(outputs: Value) -> Value {
     json!({"structured_outputs": outputs})
 }
@@ -105,8 +107,12 @@ fn greedy_by_hand(engine: &Engine, prompt: &[u32], grammar: &str, longest: usize
 }
 
 fn with_tokenizer(path: &Path) -> Engine {
-    pollster::block_on(Engine::load(&FileSource::open(path).unwrap(), &LoadOptions::default(), &mut |_| Ok(())))
-        .unwrap()
+    pollster::block_on(Engine::load(
+        &FileSource::open(path).unwrap(),
+        &exact_on_cpu(&LoadOptions::default()),
+        &mut |_| Ok(()),
+    ))
+    .unwrap()
 }
 
 #[test]
