@@ -308,7 +308,11 @@ fn merged_cases(rng: &mut Rng, ranks: [usize; 4]) -> Vec<Case> {
         let scale = 1.0 / (head_dim as f32).sqrt();
         let split = AttentionSplit { heads, kv_heads, head_dim, scale, window: None, softcap: None, splits };
         let Ok(mut inputs) = split.reference(&mut of_split) else { continue };
-        let Some(state) = of_split.pop() else { continue };
+        let Some(mut state) = of_split.pop() else { continue };
+        if index % 5 == 4 {
+            // Has stopped.
+            state.set_u32(&[shape.4, 0, 1, 0]);
+        }
         let sinks = index % 2 == 1;
         inputs.extend(sinks.then(|| random_sinks(rng, heads)));
         inputs.extend(further(rng, ranks[index % 4], heads * head_dim, state));

@@ -104,6 +104,12 @@ fn down_vector(rank: u32, column: u32) -> vec4<f32> {
 
 // The factor of a rank in the sequence of a token.
 fn factor_of(token: u32, rank: u32) -> f32 {
+#ifdef MERGED
+    // A sequence that has stopped has nothing to merge.
+    if state[2] != 0u {
+        return 0.0;
+    }
+#endif
 #ifdef SEQUENCES
     let sequence = state[token * 4u + 3u];
 #else
