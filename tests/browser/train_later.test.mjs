@@ -238,3 +238,65 @@ test('what fails or is given up leaves the engine as it was, and can be asked fo
     'a shared one that trains': 'invalid_request',
   });
 });
+
+test('a worker that is ended or a network that stalls meanwhile: an error, and the engine as it was', LIMIT, async () => {
+  const got = await inPage(
+    async ([model, options]) => {
+      const found = {};
+      const Own = Worker;
+      const workers = [];
+      globalThis.Worker = class extends Own {
+        constructor(...args) {
+          super(...args);
+          workers.push(this);
+        }
+      };
+      const own = { ...options, device: 'gpu' };
+      for (const phase of ['header', 'weights']) {
+        await withEngine(model, own, async (engine) => {
+          const answer = await said(engine, 'wug?');
+          let kills = 1;
+          // As the browser ends one that takes too much.
+          const onProgress = (event) => {
+            if (event.phase === phase && kills-- > 0) Own.prototype.terminate.call(workers.at(-1));
+          };
+          const { code } = await failure(engine.train.enable({ onProgress }));
+          const later = await said(engine, 'wug?');
+          const isEnabled = engine.train.isEnabled;
+          await engine.train.enable();
+          found[phase] = { code, kills, later: later === answer, isEnabled, learnt: (await engine.train.lora(lesson)).losses.length };
+        });
+      }
+      // Bytes that do not come: an abort is heard, and the old engine answers again.
+      const bytes = new Uint8Array(await (await fetch(model)).arrayBuffer());
+      let stalls = false;
+      const source = {
+        name: 'tied-q8_0.gguf',
+        size: bytes.length,
+        read: (offset, length) => (stalls ? new Promise(() => {}) : Promise.resolve(bytes.slice(offset, offset + length))),
+      };
+      await withEngine(source, own, async (engine) => {
+        const answer = await said(engine, 'wug?');
+        const controller = new AbortController();
+        stalls = true;
+        const enabling = failure(engine.train.enable({ signal: controller.signal }));
+        const meanwhile = said(engine, 'wug?');
+        await new Promise((resolve) => setTimeout(resolve, 300));
+        stalls = false;
+        const begin = performance.now();
+        controller.abort();
+        const { code } = await enabling;
+        const took = performance.now() - begin;
+        found.stalled = { code, isSoon: took < 1000, later: [(await meanwhile) === answer, (await said(engine, 'wug?')) === answer] };
+      });
+      return found;
+    },
+    [MODEL, OPTIONS],
+  );
+  const ended = { code: 'worker_lost', kills: 0, later: true, isEnabled: false, learnt: 1 };
+  assert.deepEqual(got, {
+    header: ended,
+    weights: ended,
+    stalled: { code: 'aborted', isSoon: true, later: [true, true] },
+  });
+});
