@@ -1,8 +1,8 @@
 //! Which tokens are drawn, and how often: thousands of draws of each sampler against the exact distribution, which plain
 //! loops over the sorted vocabulary compute. Every draw is deterministic, so these tests pass or fail the same each time.
 //!
-//! Where a draw takes long on a software adapter, the thousands are drawn on the CPU by the rule that the kernels follow (the largest sum of a
-//! token's log-probability and its noise), and hundreds on the GPU, each of which has to be the very token of that rule.
+//! Where all draws follow one rule (the largest sum of a token's log-probability and its noise), the thousands are drawn by it on the CPU, and hundreds
+//! on the GPU, each of which has to be the very token of that rule.
 
 use crate::support::adapter;
 use rillm::sampler::{
@@ -16,7 +16,7 @@ const DRAWS: usize = 20_000;
 const FEW_DRAWS: usize = 500;
 /// Sequences that draw at once, each with a seed of its own.
 const ROWS: usize = 200;
-/// Truncated draws on the CPU to one on the GPU.
+/// Draws on the CPU to one on the GPU.
 const TO_ONE_ON_THE_GPU: usize = 10;
 /// Steps recorded before they are waited for.
 const AT_ONCE: usize = 50;
@@ -205,29 +205,53 @@ fn check(context: &Context, what: &str, logits: &[f32], settings: impl Into<Sett
 /// At least `draws` tokens are drawn on the GPU. Each is the token that the rule chooses, or one that differs from it by rounding alone.
 fn check_each(context: &Context, what: &str, logits: &[f32], settings: Settings, draws: usize, probabilities: &[f64]) {
     const ROUNDING: f64 = 1e-4;
+    let kept = kept(probabilities);
     let draws = draws.next_multiple_of(ROWS);
     let steps = draws / rows_of(draws, logits.len());
     for (i, token) in draw(context, logits, settings, draws).into_iter().enumerate() {
-        let (row, step) = ((i / steps) as u64, (i % steps) as u32);
-        let (wanted, largest) = chosen(&settings.sampler, row, step, probabilities);
-        let value = value(&of_row(&settings.sampler, row), step, token, probabilities[token as usize]);
-        assert!(largest - value < ROUNDING, "{what}: row {row}, step {step}: token {token}, wanted {wanted}");
+        let (row, step) = (of_row(&settings.sampler, (i / steps) as u64), (i % steps) as u32);
+        let wanted = chosen(&row, step, &kept);
+        let [largest, value] = [wanted, token].map(|token| value(&row, step, token, probabilities[token as usize]));
+        assert!(largest - value < ROUNDING, "{what}: row {row:?}, step {step}: token {token}, wanted {wanted}");
     }
 }
 
-/// The token with the largest log-probability plus noise, and this sum.
-fn chosen(sampler: &SamplingParams, row: u64, step: u32, probabilities: &[f64]) -> (u32, f64) {
-    let words = of_row(sampler, row);
+/// The tokens with a probability, and one divided by it.
+fn kept(probabilities: &[f64]) -> Vec<(u32, f64)> {
     let kept = probabilities.iter().enumerate().filter(|(_, probability)| **probability > 0.0);
-    let values = kept.map(|(token, probability)| (token as u32, value(&words, step, token as u32, *probability)));
-    values.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap()
+    kept.map(|(token, probability)| (token as u32, probability.recip())).collect()
 }
 
-/// A token's log-probability with Gumbel noise, as `gumbel.wgsl` describes it.
-fn value(row: &SamplerRow, step: u32, token: u32, probability: f64) -> f64 {
+/// The token with the largest log-probability plus noise, which is the one with the smallest `exponential` for its probability. No `exponential`
+/// is below `uniform`, so that few logarithms are taken.
+fn chosen(row: &SamplerRow, step: u32, kept: &[(u32, f64)]) -> u32 {
+    let (mut smallest, mut chosen) = (f64::INFINITY, u32::MAX);
+    for (token, inverse) in kept {
+        let v = uniform(row, step, *token);
+        if v * inverse < smallest {
+            let this = exponential(v) * inverse;
+            if this < smallest {
+                (smallest, chosen) = (this, *token);
+            }
+        }
+    }
+    chosen
+}
+
+/// What a token's noise is made of, as `gumbel.wgsl` describes it: uniform between 0 and 1.
+fn uniform(row: &SamplerRow, step: u32, token: u32) -> f64 {
     let random = pcg3d([row.seed_low ^ token, row.seed_high, step])[0];
-    let v = ((f64::from(random) + 0.5) * 2f64.powi(-32)).min(0.999_999_94);
-    probability.ln() - (-(-v).ln_1p()).ln()
+    ((f64::from(random) + 0.5) * 2f64.powi(-32)).min(0.999_999_94)
+}
+
+/// An exponential number of a uniform one. Minus its logarithm is Gumbel noise.
+fn exponential(uniform: f64) -> f64 {
+    -(-uniform).ln_1p()
+}
+
+/// A token's log-probability with Gumbel noise.
+fn value(row: &SamplerRow, step: u32, token: u32, probability: f64) -> f64 {
+    probability.ln() - exponential(uniform(row, step, token)).ln()
 }
 
 /// The same, with the probabilities that are wanted.
@@ -239,9 +263,12 @@ fn check_against(
     draws: usize,
     probabilities: &[f64],
 ) {
-    let drawn = if settings.sampler.is_truncated() && !settings.sampler.is_banded() {
+    // Where XTC cuts at some steps alone, the rule is not the same at all of them.
+    let has_one_rule = !settings.sampler.is_banded() || [0.0, 1.0].contains(&settings.sampler.xtc_probability);
+    let drawn = if has_one_rule {
         check_each(context, what, logits, settings, draws.div_ceil(TO_ONE_ON_THE_GPU), probabilities);
-        (0..draws as u64).map(|row| chosen(&settings.sampler, row, 0, probabilities).0).collect()
+        let kept = kept(probabilities);
+        (0..draws as u64).map(|row| chosen(&of_row(&settings.sampler, row), 0, &kept)).collect()
     } else {
         draw(context, logits, settings, draws)
     };
