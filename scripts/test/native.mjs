@@ -35,8 +35,8 @@ function filesOf({ name, executable, folder }) {
 function grouped(tests, fileOf) {
   const files = new Map();
   for (const test of tests) {
-    // The kernels without subgroups take a process of their own, in which they are compiled sooner (`COMPILING`).
-    const file = fileOf(test) + (/^ops::.*_(for_small_gpus|without_subgroups)_/.test(test) ? ' without subgroups' : '');
+    // The functions of the CPU are held to the same references as the kernels of GPUs, which a process computes once.
+    const file = test.startsWith('cpu::functions_') ? '/ops' : fileOf(test);
     files.set(file, [...(files.get(file) ?? []), test]);
   }
   return files;
@@ -58,9 +58,7 @@ const countsOf = (text) => sum(text.split('\n').map((line) => rustCounts(line) ?
  * compiled sooner than those of 8, by a fifth.
  */
 const SOONER = { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' };
-const COMPILING = Object.fromEntries(
-  ['gpu/array_golden', 'gpu/autotune', 'gpu/ops', 'gpu/ops without subgroups'].map((name) => [`native ${name}`, SOONER]),
-);
+const COMPILING = Object.fromEntries(['gpu/array_golden', 'gpu/autotune', 'gpu/ops'].map((name) => [`native ${name}`, SOONER]));
 
 /**
  * These compile many small kernels, which SwiftShader does in less than half of the time of Mesa's driver: `gpu/array_golden` takes 31 s of processor time

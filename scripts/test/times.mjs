@@ -8,7 +8,6 @@ import { root } from '../command.mjs';
 /** The longest, for a machine on which nothing ran yet. */
 const LONG = [
   'native gpu/ops',
-  'native gpu/ops without subgroups',
   'native gpu/sampling',
   'native engine/fidelity',
   'native engine/architectures',

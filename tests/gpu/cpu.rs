@@ -3,7 +3,7 @@
 use pollster::block_on;
 
 use crate::support::adapter::context_with;
-use crate::support::parity::{assert_close, wanted};
+use crate::support::parity::{assert_close, wanted, wanted_of};
 use rillm::Code;
 use rillm::gpu::{Binding, Shader, Template};
 use rillm::tensor::quant::packed::{self, Kind};
@@ -20,12 +20,10 @@ fn functions_agree_with_references() {
     let context = cpu();
     for (name, cases) in wanted() {
         for (index, case) in cases().iter().enumerate() {
-            let mut inputs = case.inputs.clone();
-            let mut wanted = case.op.reference(&mut inputs).unwrap();
-            wanted.extend(case.op.mutates().iter().map(|index| inputs[*index].clone()));
+            let wanted = wanted_of(name, index, case);
             let got = block_on(context.run_case(case)).unwrap_or_else(|error| panic!("{name}, case {index}: {error}"));
             assert_eq!(got.len(), wanted.len());
-            for (got, wanted) in got.iter().zip(&wanted) {
+            for (got, wanted) in got.iter().zip(&*wanted) {
                 assert_close(&format!("{name}, case {index}"), got, wanted, case.tolerance);
             }
         }
@@ -85,12 +83,10 @@ fn functions_with_packed_weights_agree_with_references() {
             if !case.inputs.iter().any(is_packed) {
                 continue;
             }
-            let mut inputs = case.inputs.clone();
-            let mut wanted = case.op.reference(&mut inputs).unwrap();
-            wanted.extend(case.op.mutates().iter().map(|index| inputs[*index].clone()));
+            let wanted = wanted_of(name, index, case);
             let got = block_on(context.run_case(case)).unwrap_or_else(|error| panic!("{name}, case {index}: {error}"));
             assert_eq!(got.len(), wanted.len());
-            for (got, wanted) in got.iter().zip(&wanted) {
+            for (got, wanted) in got.iter().zip(&*wanted) {
                 // A few sums may be near zero, of terms that are not.
                 if wanted.shape.elements() >= 32 {
                     assert_close(&format!("{name}, case {index}"), got, wanted, case.tolerance.max(0.04));

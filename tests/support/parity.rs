@@ -20,7 +20,7 @@ pub enum Extent<'a> {
     /// All cases of the ops that an earlier run does not vouch for, and of the others those with new lines.
     #[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "the native tests take these"))]
     Changed(&'a dyn Record),
-    /// Where compiling a kernel takes seconds: those that have a line of WGSL which no kernel had before, whatever the numbers of its
+    /// Where compiling a kernel takes seconds: as few as run every line of WGSL which no kernel had before, whatever the numbers of its
     /// constants. So every op, every branch of every template and every format of weights runs.
     #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "the tests in browsers take these"))]
     NewLines,
@@ -34,8 +34,10 @@ pub trait Record {
     fn agreed(&self, op: &str, digest: [u64; 2]);
 }
 
-/// The lines of kernels that ran, and the names of their ops.
-static LINES: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
+/// The lines of kernels that ran, and the names of their ops: on devices with subgroups, and on those without.
+static SEEN: LazyLock<Mutex<[HashSet<String>; 2]>> = LazyLock::new(Mutex::default);
+/// The digests of cases, by op and place among its cases: each set of kernels makes the same cases anew.
+static CASES: LazyLock<Mutex<HashMap<(String, usize), [u64; 2]>>> = LazyLock::new(Mutex::default);
 
 /// How many cases there were, how many of them had been checked before by the very same commands, by this run or as the record of another
 /// says, and what was left out for having no new lines: how many cases, and their shaders.
@@ -60,6 +62,11 @@ fn digest(parts: &[&dyn Fn(&mut DefaultHasher)]) -> [u64; 2] {
 
 /// A case of an op, whatever computes it.
 fn digest_of_case(name: &str, index: usize, case: &Case) -> [u64; 2] {
+    let mut known = CASES.lock().unwrap();
+    *known.entry((name.to_owned(), index)).or_insert_with(|| computed_digest_of_case(name, index, case))
+}
+
+fn computed_digest_of_case(name: &str, index: usize, case: &Case) -> [u64; 2] {
     let inputs = |hasher: &mut DefaultHasher| {
         for input in &case.inputs {
             format!("{:?}", input.desc()).hash(hasher);
@@ -80,16 +87,57 @@ fn transcript(context: &Context, case: &Case) -> Option<Transcript> {
     transcript.ok().filter(is_known)
 }
 
-/// Whether no kernel before these had some line of theirs, whatever the number of a constant, or none was of this op.
-fn has_new_lines(op: &str, transcript: &Transcript) -> bool {
-    let mut lines = LINES.lock().unwrap();
-    let mut is_new = |line: &str| {
-        let line = if line.starts_with("const ") { line.split('=').next().unwrap_or(line) } else { line };
-        lines.insert(line.to_owned())
-    };
-    // All of them are noted, so no `any`.
-    let all = transcript.shaders.iter().flat_map(|shader| shader.lines()).chain([op]);
-    all.filter(|line| is_new(line)).count() > 0
+/// A line as it counts: whatever the number of a constant.
+fn without_number(line: &str) -> &str {
+    if line.starts_with("const ") { line.split('=').next().unwrap_or(line) } else { line }
+}
+
+/// Which of an op's trials have to run so that every line runs that no kernel before had: as few as can be, so those with most such lines first. A trial
+/// whose kernels are unknown runs. Of an op that had none before at least one does.
+fn with_new_lines(context: &Context, op: &str, trials: &[Trial<'_>]) -> Vec<bool> {
+    let seen = &mut SEEN.lock().unwrap()[usize::from(context.device().capabilities().subgroups.is_none())];
+    let mut of_shaders: HashMap<&str, HashSet<&str>> = HashMap::new();
+    let mut missing: Vec<HashSet<&str>> = Vec::new();
+    for Trial { transcript, .. } in trials {
+        let mut of_trial = HashSet::new();
+        for shader in transcript.iter().flat_map(|transcript| &transcript.shaders) {
+            let of_shader = of_shaders
+                .entry(shader)
+                .or_insert_with(|| shader.lines().map(without_number).filter(|line| !seen.contains(*line)).collect());
+            of_trial.extend(of_shader.iter().copied());
+        }
+        if !seen.contains(op) {
+            of_trial.insert(op);
+        }
+        missing.push(of_trial);
+    }
+    let mut run: Vec<bool> = trials.iter().map(|trial| trial.transcript.is_none()).collect();
+    // What ran is no reason to run another.
+    let mut covered: Vec<usize> =
+        (0..trials.len()).filter(|index| run[*index] || trials[*index].has_agreed()).collect();
+    loop {
+        for index in covered.drain(..) {
+            let lines = std::mem::take(&mut missing[index]);
+            if !lines.is_empty() {
+                missing.iter_mut().for_each(|of_trial| of_trial.retain(|line| !lines.contains(line)));
+                seen.extend(lines.into_iter().map(str::to_owned));
+            }
+        }
+        // The first of those with most.
+        let Some(most) = (0..trials.len()).rev().max_by_key(|index| missing[*index].len()) else { break };
+        if missing[most].is_empty() {
+            break;
+        }
+        run[most] = true;
+        covered.push(most);
+    }
+    run
+}
+
+/// What the op's reference makes of a case: its outputs, then the inputs that it changes.
+#[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "the native tests of the CPU take it"))]
+pub fn wanted_of(name: &str, index: usize, case: &Case) -> Arc<Vec<HostTensor>> {
+    reference(digest_of_case(name, index, case), case)
 }
 
 fn reference(of_case: [u64; 2], case: &Case) -> Arc<Vec<HostTensor>> {
@@ -191,8 +239,8 @@ async fn check_trials(context: &Context, extent: Extent<'_>, op: &str, trials: V
         }
         Extent::NewLines => (None, false),
     };
-    for trial in &trials {
-        let is_new = trial.transcript.as_ref().is_none_or(|transcript| has_new_lines(op, transcript));
+    let new = with_new_lines(context, op, &trials);
+    for (trial, is_new) in trials.iter().zip(new) {
         if trial.has_agreed() {
             checked.same += 1;
         } else if is_new || matches!(extent, Extent::Changed(_)) && !is_recorded {
