@@ -17,7 +17,7 @@ import { main, Problem, root, run } from './command.mjs';
 import { firefoxPath } from './firefox.mjs';
 import { setup } from './setup.mjs';
 import { inBackground } from './test/background.mjs';
-import { nodeTests } from './test/browser.mjs';
+import { AT_ONCE, nodeTests } from './test/browser.mjs';
 import { NOTHING, sum } from './test/counts.mjs';
 import { nativeTests } from './test/native.mjs';
 import { builtPrograms, libraryTests } from './test/programs.mjs';
@@ -46,15 +46,15 @@ function provideRuntimeFolder() {
 }
 
 /** Where there is no Firefox and none can be installed, the tables tell that its tests were skipped. */
-async function firefoxTests(file, coreIsFree) {
-  if (firefoxPath() !== undefined) return nodeTests('firefox', file, { chromium: false, coreIsFree });
+async function firefoxTests(file, runsBeside) {
+  if (firefoxPath() !== undefined) return nodeTests('firefox', file, { chromium: false, ...runsBeside });
   console.log('skipped: there is no Firefox. Install it, or name one with FIREFOX_PATH');
   return [{ name: 'firefox', ...NOTHING, skipped: 1, seconds: 0 }];
 }
 
 /** WebKit is installed by whoever wants it. */
-async function webkitTests(file, coreIsFree) {
-  if (webkitDriver() !== undefined) return nodeTests('webkit', file, { chromium: false, coreIsFree });
+async function webkitTests(file, runsBeside) {
+  if (webkitDriver() !== undefined) return nodeTests('webkit', file, { chromium: false, ...runsBeside });
   console.log(`skipped: there is no WebKit to drive. To run them, ${HOW_TO_GET_WEBKIT}`);
   return [{ name: 'webkit', ...NOTHING, skipped: 1, seconds: 0 }];
 }
@@ -98,14 +98,20 @@ const STEPS = {
   },
   // Right after the package, whose last wasm is made of the same crate.
   web: () => webTests(),
-  packaging: (file, { othersEnded }) => nodeTests('packaging', file, { coreIsFree: othersEnded }),
-  firefox: (file, { othersEnded }) => firefoxTests(file, othersEnded),
-  webkit: (file, { othersEnded }) => webkitTests(file, othersEnded),
-  browser: (file, { othersEnded }) => nodeTests('browser', file, { coreIsFree: othersEnded }),
+  packaging: (file, { othersEnded }) => nodeTests('packaging', file, { coresAreFree: [othersEnded] }),
+  firefox: (file, lanes) => firefoxTests(file, oneOf(lanes)),
+  webkit: (file, lanes) => webkitTests(file, oneOf(lanes)),
+  browser: (file, { othersEnded, besideEnded }) =>
+    besideEnded === undefined
+      ? nodeTests('browser', file, { coresAreFree: [othersEnded] })
+      : nodeTests('browser', file, { atOnce: AT_ONCE - 1, coresAreFree: [othersEnded, besideEnded] }),
 };
 
+/** Beside the files of `browser` one file at once takes the place of one of them. */
+const oneOf = ({ othersEnded, isBeside }) => (isBeside ? { atOnce: 1, coresAreFree: [] } : { coresAreFree: [othersEnded] });
+
 /**
- * Two lanes run at the same time, each step after the one before it; what is quick and what fails often comes first. In each are
+ * Two lanes run at the same time, each step after the one before it but for those of `BESIDE`; what is quick and what fails often comes first. In each are
  * steps that keep one core busy (a link, the compiler of SwiftShader), and neither waits for cargo in the other: they build in
  * different folders of target/.
  */
@@ -113,6 +119,9 @@ const LANES = [
   ['fmt', 'lint', 'dependencies', 'clippy', 'clippy-wasm', 'types', 'native'],
   ['package', 'typecheck', 'web', 'docs', 'packaging', 'firefox', 'webkit', 'browser'],
 ];
+
+/** Steps of one browser each, which waits for half of the time: they run one after the other beside the step that comes after them. */
+const BESIDE = { browser: ['firefox', 'webkit'] };
 
 function chosenSteps() {
   let values;
@@ -174,6 +183,13 @@ async function runStep(name, file, lanes) {
   return { step: { name, ...counts, seconds: (performance.now() - begin) / 1000 }, files };
 }
 
+/** Runs steps one after the other; resolves to their results. */
+async function runChain(names, file, lanes) {
+  const results = [];
+  for (const name of names) results.push(await runStep(name, file, lanes));
+  return results;
+}
+
 /** Runs the steps, those of different lanes at the same time; resolves to their results. */
 async function runSteps(names, file, isBeside) {
   const lanes = LANES.map((lane) => lane.filter((name) => names.includes(name))).filter((lane) => lane.length > 0);
@@ -181,7 +197,13 @@ async function runSteps(names, file, isBeside) {
   const beside = others.map((lane) => runBeside(lane, file));
   const othersEnded = isBeside ? starterEnded() : Promise.all(beside.map(({ ended }) => ended));
   const results = [];
-  for (const name of own) results.push(await runStep(name, file, { names, othersEnded }));
+  const goesBeside = (name) => Object.entries(BESIDE).some(([step, all]) => own.includes(step) && all.includes(name));
+  for (const name of own.filter((name) => !goesBeside(name))) {
+    const chosen = own.filter((other) => BESIDE[name]?.includes(other));
+    const chain = runChain(chosen, file, { names, othersEnded, isBeside: true });
+    const row = await runStep(name, file, { names, othersEnded, besideEnded: chosen.length > 0 ? chain : undefined });
+    results.push(...(await chain), row);
+  }
   for (const { otherEnded } of beside) otherEnded();
   for (const { finished } of beside) results.push(...(await finished()));
   return results;

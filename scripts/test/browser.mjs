@@ -1,4 +1,4 @@
-// Node's tests in browsers: each file in a process of its own, two at once and three as soon as nothing else runs, each with a browser, which
+// Node's tests in browsers: each file in a process of its own, two at once and one more as soon as nothing else runs, each with a browser, which
 // is started again should a file have brought it down. A browser compiles all its kernels on one core. Files that want other flags start a browser of their own.
 // What is about kernels runs on SwiftShader, which is what Chromium has for people without a GPU; the rest on lavapipe where that is to be
 // had, since it is three times as fast.
@@ -15,7 +15,7 @@ import { nodeCounts, NOTHING, stripColours } from './counts.mjs';
 import { longestFirst } from './times.mjs';
 import { runWorkers } from './workers.mjs';
 
-const AT_ONCE = 2;
+export const AT_ONCE = 2;
 /** A file that takes this long hangs; the longest takes half of it on a busy machine. */
 const LIMIT_MS = 8 * 60_000;
 const CLOSING_MS = 30_000;
@@ -45,9 +45,10 @@ function optionsFor(name) {
 
 /**
  * Runs the files `*.test.mjs` of a folder of tests whose names hold `part`; resolves to a row for each. Without `chromium` they start what they
- * need themselves. Another lane of `npm test` keeps about a core busy until `coreIsFree` resolves.
+ * need themselves. `atOnce` files run at once, and one more as soon as one of the promises `coresAreFree` resolves: other lanes of `npm test` and steps
+ * beside this one keep cores busy until then.
  */
-export async function nodeTests(folder, part = '', { chromium = true, coreIsFree = Promise.resolve() } = {}) {
+export async function nodeTests(folder, part = '', { chromium = true, atOnce = AT_ONCE, coresAreFree = [Promise.resolve()] } = {}) {
   const all = readdirSync(join(root, 'tests', folder))
     .filter((name) => name.endsWith('.test.mjs'))
     .sort();
@@ -90,7 +91,7 @@ export async function nodeTests(folder, part = '', { chromium = true, coreIsFree
     }
   };
   // Files wait for pages and clocks as long as they compute.
-  await runWorkers(Math.min(AT_ONCE, files.length), worker, coreIsFree, () => waiting.length > 0);
+  await runWorkers(Math.min(atOnce, files.length), worker, coresAreFree, () => waiting.length > 0);
   return rows;
 }
 
@@ -102,8 +103,15 @@ async function closed(browser) {
   clearTimeout(late);
 }
 
-/** Unpacks the package, if there is one. */
-async function packedPackage() {
+let unpacking = Promise.resolve();
+
+/** Unpacks the package, if there is one; for steps that run at the same time one after the other. */
+function packedPackage() {
+  unpacking = unpacking.catch(() => {}).then(unpack);
+  return unpacking;
+}
+
+async function unpack() {
   const pkg = join(root, 'pkg');
   const tarball = existsSync(pkg) ? readdirSync(pkg).find((name) => name.endsWith('.tgz')) : undefined;
   if (tarball === undefined) throw new Problem('there is no packed package: run `npm run build` first');

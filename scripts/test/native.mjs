@@ -151,7 +151,7 @@ export async function nativeTests(part = '', coreIsFree = Promise.resolve()) {
   const worker = async () => {
     for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) rows.push(await runFile(file));
   };
-  await runWorkers(Math.max(1, availableParallelism() - 1), worker, coreIsFree, () => waiting.length > 0);
+  await runWorkers(Math.max(1, availableParallelism() - 1), worker, [coreIsFree], () => waiting.length > 0);
   if (EXAMPLES.includes(part)) rows.push(await examples());
   return rows;
 }
