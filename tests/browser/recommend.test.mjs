@@ -147,8 +147,8 @@ test('the CPU where the GPU is software or gives nothing, and for what the GPU h
     found.large = await of(long, { contextLength: 2e6 });
     found.largeOnGpu = await of(long, { contextLength: 2e6, device: 'gpu' });
     undo();
-    found.tooLarge = await of(long, { contextLength: 8e6, device: 'cpu' });
-    found.tooLargeToo = await of(long, { contextLength: 8e6, device: 'cpu', memoryBytes: 1e12 });
+    found.tooLarge = await of(long, { contextLength: 16e6, device: 'cpu' });
+    found.tooLargeToo = await of(long, { contextLength: 16e6, device: 'cpu', memoryBytes: 1e12 });
     const gpu = navigator.gpu.constructor.prototype;
     const { requestAdapter } = gpu;
     gpu.requestAdapter = async () => null;
