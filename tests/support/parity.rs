@@ -37,7 +37,8 @@ pub trait Record {
 /// The lines of kernels that ran, and the names of their ops: on devices with subgroups, and on those without.
 static SEEN: LazyLock<Mutex<[HashSet<String>; 2]>> = LazyLock::new(Mutex::default);
 /// The digests of cases, by op and place among its cases: each set of kernels makes the same cases anew.
-static CASES: LazyLock<Mutex<HashMap<(String, usize), [u64; 2]>>> = LazyLock::new(Mutex::default);
+static CASES: LazyLock<Mutex<DigestsOfCases>> = LazyLock::new(Mutex::default);
+type DigestsOfCases = HashMap<(String, usize), [u64; 2]>;
 
 /// How many cases there were, how many of them had been checked before by the very same commands, by this run or as the record of another
 /// says, and what was left out for having no new lines: how many cases, and their shaders.
