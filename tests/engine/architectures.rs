@@ -316,6 +316,8 @@ fn matrices_in_parts_give_the_same() {
                 );
             }
             let options = LoadOptions {
+                // That of the pass, on every adapter.
+                precision: Some(Precision::Exact),
                 device: device.clone(),
                 context_length: Some(16),
                 unfused_ops: !joined,
