@@ -4,11 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::decode::PressureListener;
 use crate::error::Result;
-use crate::gpu::Capabilities;
 use crate::model::config::Config;
 use crate::model::{KvFormat, Layout, Precision};
 use crate::tensor::quant::{Format, quantize::TARGETS};
-use crate::tensor::{DeviceKind, DeviceOptions, PowerPreference};
+use crate::tensor::{Capabilities, DeviceKind, DeviceOptions, PowerPreference};
 
 /// The default context of models that allow more: the KV cache has to fit beside the weights.
 const DEFAULT_CONTEXT_LENGTH: usize = 4096;
