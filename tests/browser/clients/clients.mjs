@@ -27,11 +27,11 @@ export async function openClients(prepare, model = `/${MODEL}`, options = {}) {
       lib: { entry: join(root, 'tests/browser/clients/page.js'), formats: ['es'], fileName: () => 'page.js' },
     },
   });
-  const { page, close } = await stage.openPage();
+  const { page, prepare: prepareEngines, close } = await stage.openPage();
+  await prepareEngines('/rillm/dist/index.js');
   await page.evaluate(
     async ([model, options]) => {
       await import('/made/clients/page.js');
-      globalThis.rillm = await import('/rillm/dist/index.js');
       globalThis.engine = await rillm.Engine.load(model, { onWarning: () => {}, ...options });
     },
     [model, options],
