@@ -5,6 +5,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { openStage } from './browser.mjs';
 import { makeLosses, prepareLosses } from './losses.mjs';
+import { rememberWorkers } from './workers.mjs';
 
 const LIMIT = { timeout: 120_000 };
 const MODEL = '/golden/tied-q8_0.gguf';
@@ -24,6 +25,7 @@ const onPage = (fn, argument, options = {}) =>
       ...options,
       first: async (page) => {
         await page.evaluate(prepareLosses);
+        await page.evaluate(rememberWorkers);
         await page.evaluate((model) => {
           globalThis.MODEL = model;
           globalThis.BOAT = { prompt: 'The small boat', max_tokens: 40, temperature: 0, ignore_eos: true };
@@ -303,22 +305,14 @@ for (const worker of [true, false]) {
 
 test('a worker that is ended, by the page and by the browser: another one goes on', LIMIT, async () => {
   const found = await onPage(async () => {
-    const Own = Worker;
-    const workers = [];
-    globalThis.Worker = class extends Own {
-      constructor(...args) {
-        super(...args);
-        workers.push(this);
-      }
-    };
     const engine = await rillm.Engine.load(MODEL, { onEvent: (event) => events.push(event) });
     const wanted = textOf(await engine.completions.create(BOAT));
     const texts = [];
-    for (const kill of [(worker) => worker.terminate(), (worker) => Own.prototype.terminate.call(worker)]) {
+    for (const how of ['terminate', 'the browser']) {
       const stream = await engine.completions.create({ ...BOAT, stream: true });
       const first = await stream.next();
       const waiting = engine.completions.create(BOAT);
-      kill(workers.pop());
+      kill(how, [workers.pop()]);
       const rest = await collect(stream);
       texts.push([first.value, ...rest].map(({ choices }) => choices[0]?.text ?? '').join(''), ...textOf(await waiting));
     }

@@ -5,6 +5,7 @@ import { after, before, test } from 'node:test';
 
 import { openStage } from './browser.mjs';
 import { makeLosses, prepareLosses } from './losses.mjs';
+import { rememberWorkers } from './workers.mjs';
 
 const LIMIT = { timeout: 120_000 };
 const MODEL = '/golden/tied-q8_0.gguf';
@@ -32,6 +33,7 @@ after(() => stage?.close());
 async function first(page) {
   await page.evaluate(prepareLosses);
   await page.evaluate(prepareAsking);
+  await page.evaluate(rememberWorkers);
 }
 
 const inPage = (fn, parameter, more) => stage.runWith({ first, ...more }, fn, parameter);
@@ -243,14 +245,6 @@ test('a worker that is ended or a network that stalls meanwhile: an error, and t
   const got = await inPage(
     async ([model, options]) => {
       const found = {};
-      const Own = Worker;
-      const workers = [];
-      globalThis.Worker = class extends Own {
-        constructor(...args) {
-          super(...args);
-          workers.push(this);
-        }
-      };
       const own = { ...options, device: 'gpu' };
       for (const phase of ['header', 'weights']) {
         await withEngine(model, own, async (engine) => {
@@ -258,7 +252,7 @@ test('a worker that is ended or a network that stalls meanwhile: an error, and t
           let kills = 1;
           // As the browser ends one that takes too much.
           const onProgress = (event) => {
-            if (event.phase === phase && kills-- > 0) Own.prototype.terminate.call(workers.at(-1));
+            if (event.phase === phase && kills-- > 0) kill('the browser', [workers.at(-1)]);
           };
           const { code } = await failure(engine.train.enable({ onProgress }));
           const later = await said(engine, 'wug?');

@@ -7,6 +7,7 @@ import { after, before, describe, test } from 'node:test';
 import { launchChromium } from '../../scripts/chromium.mjs';
 import { withDevice } from './device.mjs';
 import { openStage, preparePage } from './browser.mjs';
+import { rememberWorkers } from './workers.mjs';
 
 const LIMIT = { timeout: 60_000 };
 const MODEL = '/golden/tied-q8_0.gguf';
@@ -17,19 +18,8 @@ let stage;
 before(async () => (stage = await openStage()));
 after(() => stage.close());
 
-/** Runs in the page: remembers workers, and ends them as the page does (`terminate`) or behind the package's back, as the browser does. */
-function rememberWorkers() {
-  const Own = Worker;
-  globalThis.workers = [];
-  globalThis.Worker = class extends Own {
-    constructor(...args) {
-      super(...args);
-      workers.push(this);
-    }
-  };
-  globalThis.kill = (how, which = workers) => {
-    for (const worker of which.splice(0)) how === 'terminate' ? worker.terminate() : Own.prototype.terminate.call(worker);
-  };
+/** Runs in the page: how losses are waited for. */
+function prepareLost() {
   globalThis.FINAL = { maxRecoveries: 0 };
   globalThis.after = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
   /** The failure of what is open, and how long after `begin` it came. */
@@ -41,7 +31,12 @@ function rememberWorkers() {
   globalThis.LONG = { prompt: 'The small boat', max_tokens: 100_000, temperature: 0, ignore_eos: true, context_shift: true };
 }
 
-const onPage = (fn, argument) => stage.runWith({ first: (page) => page.evaluate(rememberWorkers) }, fn, argument);
+async function first(page) {
+  await page.evaluate(rememberWorkers);
+  await page.evaluate(prepareLost);
+}
+
+const onPage = (fn, argument) => stage.runWith({ first }, fn, argument);
 
 function checkLost(failures) {
   for (const { code, message, isEngineError, ms } of failures) {
@@ -198,7 +193,7 @@ test('without Web Locks an engine hears of terminate(), and of a silence of minu
   try {
     await page.clock.install();
     await prepare('/rillm/dist/index.js');
-    await page.evaluate(rememberWorkers);
+    await first(page);
     const { tokens, failed } = await page.evaluate(async (model) => {
       const withoutLocks = "Object.defineProperty(navigator, 'locks', { value: undefined });";
       (0, eval)(withoutLocks);
