@@ -135,7 +135,7 @@ fn add_nibbles<D: Dots, const T: usize>(quants: &[Quad; QUADS / 2], x: [&D::Quad
     add_sums::<D, T>(few, sums);
 }
 
-/// Adds the products with quants from the quad `first` on, of which so many can be summed at once.
+/// Adds the products with quants, which begin at the quad `first`. `AT_ONCE` quads are summed before the sums are widened.
 #[inline(always)]
 fn add_unsigned<D: Dots, const T: usize, const AT_ONCE: usize>(
     quants: &[Quad],

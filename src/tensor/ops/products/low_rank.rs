@@ -6,6 +6,7 @@
 
 use crate::error::Result;
 use crate::gpu::Define;
+use crate::tensor::ops::RowNorm;
 use crate::tensor::{CpuTensors, DType, Desc, HostTensor, Rng};
 
 /// Rows of a matrix, and the ranks that add to them.
@@ -116,6 +117,21 @@ pub(in crate::tensor::ops) fn add_on_cpu(
         for_each_part(h, words, |row, part| products[row] += factor * part);
     }
     Ok(())
+}
+
+/// The same after a norm of the first input, which divides the product as a whole (`LowRankInput::Normed`).
+pub(in crate::tensor::ops) fn add_normed_on_cpu(
+    is_there: bool,
+    norm: RowNorm,
+    tensors: &CpuTensors<'_>,
+    first: usize,
+    products: &mut [f32],
+) -> Result<()> {
+    if !is_there {
+        return Ok(());
+    }
+    let divisor = norm.divisor(tensors.input(0)?.f32s()?);
+    add_on_cpu(is_there, tensors, first, 1.0 / divisor as f32, products)
 }
 
 /// For cases: segments of a matrix of this many rows, and the pairs of f16 of all. Two add to the same rows, and rows are left out.

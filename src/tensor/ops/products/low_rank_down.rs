@@ -222,7 +222,7 @@ impl LowRankDown {
         }
     }
 
-    /// Tokens of a first input of so many rows.
+    /// How many tokens a first input of this many rows holds.
     fn tokens(&self, rows: usize) -> usize {
         if matches!(self.input, LowRankInput::Merged(_)) { 1 } else { rows }
     }

@@ -90,8 +90,7 @@ impl Reference for NormGateUp {
     fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
         let normed = self.norm.on_cpu(tensors.input(0)?.f32s()?, tensors.input(1)?.f32s()?)?;
         let mut products = linear(tensors.input(2)?, &normed)?;
-        let divisor = self.norm.divisor(tensors.input(0)?.f32s()?);
-        low_rank::add_on_cpu(self.low_rank, &tensors, OPERANDS, 1.0 / divisor as f32, &mut products)?;
+        low_rank::add_normed_on_cpu(self.low_rank, self.norm, &tensors, OPERANDS, &mut products)?;
         let (gates, up) = products.split_at(products.len() / 2);
         let mut out = vec![0.0; up.len()];
         gate(self.activation.on_cpu(), gates, up, &mut out);

@@ -83,8 +83,7 @@ impl Reference for NormMatVec {
     fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
         let normed = self.norm.on_cpu(tensors.input(0)?.f32s()?, tensors.input(1)?.f32s()?)?;
         let mut product = linear(tensors.input(2)?, &normed)?;
-        let divisor = self.norm.divisor(tensors.input(0)?.f32s()?);
-        low_rank::add_on_cpu(self.low_rank, &tensors, OPERANDS, 1.0 / divisor as f32, &mut product)?;
+        low_rank::add_normed_on_cpu(self.low_rank, self.norm, &tensors, OPERANDS, &mut product)?;
         tensors.output(0)?.write_f32s(&product)
     }
 }

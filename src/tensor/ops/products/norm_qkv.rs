@@ -180,8 +180,7 @@ impl Reference for NormQkv {
         let state = tensors.input(3)?.u32s()?;
         let (position, has_stopped) = (state[0] as usize, state[2] != 0);
         let mut products = linear(tensors.input(2)?, &self.norm.on_cpu(tensors.input(0)?.f32s()?, norm)?)?;
-        let divisor = self.norm.divisor(tensors.input(0)?.f32s()?);
-        low_rank::add_on_cpu(self.low_rank, &tensors, self.of_adapter(), 1.0 / divisor as f32, &mut products)?;
+        low_rank::add_normed_on_cpu(self.low_rank, self.norm, &tensors, self.of_adapter(), &mut products)?;
         // As if all three parts were there.
         let mut values = vec![0.0; turned + self.kv_dim];
         values[self.parts.range(self.q_dim, self.kv_dim)].copy_from_slice(&products);
