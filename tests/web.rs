@@ -4,12 +4,15 @@
 
 #[path = "support/parity.rs"]
 mod parity;
+#[path = "web/record.rs"]
+mod record;
 #[path = "support/words.rs"]
 mod words;
 
 use std::collections::BTreeSet;
 
 use parity::Extent;
+use record::AgreedRuns;
 use rillm::Code;
 use rillm::engine::request::CompletionRequest;
 use rillm::engine::source::MemorySource;
@@ -67,21 +70,23 @@ async fn refused(shaders: &BTreeSet<String>) -> Vec<String> {
 }
 
 async fn report(checked: parity::Checked, least: usize) {
-    let texts = refused(&checked.shaders_left_out).await;
+    let texts = refused(&checked.shaders_that_did_not_run).await;
     assert!(texts.is_empty(), "{} shaders are refused, the first: {}", texts.len(), texts[0]);
-    console_log!("{}; {} shaders are valid", checked.more_than(least), checked.shaders_left_out.len());
+    console_log!("{}; {} shaders are valid", checked.more_than(least), checked.shaders_that_did_not_run.len());
 }
 
 #[wasm_bindgen_test]
 async fn kernels_agree_with_references() {
-    report(parity::check_all(&context(true).await, Extent::NewLines).await, 100).await;
+    let record = AgreedRuns::open("kernels").await;
+    report(parity::check_all(&context(true).await, Extent::NewLines(&record)).await, 100).await;
 }
 
 #[wasm_bindgen_test]
 async fn variants_of_kernels_agree_with_references() {
     let options = DeviceOptions { software_kernels: Some(false), ..Default::default() };
     let context = Context::new(Device::request(&options).await.unwrap());
-    report(parity::check_all_variants(&context, Extent::NewLines).await, 150).await;
+    let record = AgreedRuns::open("variants").await;
+    report(parity::check_all_variants(&context, Extent::NewLines(&record)).await, 150).await;
 }
 
 #[wasm_bindgen_test]

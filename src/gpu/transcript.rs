@@ -2,9 +2,12 @@
 //! results from the same bytes on the same adapter, so tests check such a step once.
 
 use std::fmt::Write;
+use std::hash::BuildHasher;
+
+use foldhash::quality::FixedState;
 
 use super::binding::Binding;
-use super::buffer::BufferSlice;
+use super::buffer::{Buffer, BufferSlice};
 use super::command::Grid;
 use super::wgsl::Shader;
 use crate::error::Result;
@@ -36,6 +39,13 @@ impl Transcript {
 
     pub(super) fn copy(&mut self, source: &BufferSlice, target: &BufferSlice) {
         self.line(format_args!("copy {} to {}", place(source), place(target)));
+    }
+
+    /// Bytes that are written, by a digest of 128 bits.
+    pub(super) fn write(&mut self, buffer: &Buffer, offset: u64, bytes: &[u8]) {
+        let [high, low] = [0, 1].map(|seed| FixedState::with_seed(seed).hash_one(bytes));
+        let slice = BufferSlice { buffer: buffer.clone(), offset, size: bytes.len() as u64 };
+        self.line(format_args!("write {high:016x}{low:016x} to {}", place(&slice)));
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {

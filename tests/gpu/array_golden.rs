@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::record::AgreedRuns;
 use crate::support::adapter;
+use crate::support::parity::{digest_of, transcript};
 
 use pollster::block_on;
 use rillm::Result;
@@ -412,14 +414,9 @@ struct Row {
 const OTHERS: [&str; 3] = ["clone", "rand", "randn"];
 
 /// The dispatches that `work` takes until its result is there.
-fn dispatches(library: &Library, work: impl FnOnce() -> Result<Vec<Array>>) -> Option<u64> {
-    let count = || {
-        library.context().device().flush();
-        library.context().device().stats().dispatches
-    };
-    let before = count();
-    work().ok()?.iter().try_for_each(Array::evaluate).ok()?;
-    Some(count() - before)
+fn dispatches(library: &Library, work: impl FnOnce() -> Result<Vec<Array>>) -> Option<usize> {
+    let step = || work()?.iter().try_for_each(Array::evaluate);
+    transcript(library.context().device(), step).map(|transcript| transcript.shaders.len())
 }
 
 /// Whether what comes before an operation, and after it, costs no kernel of its own. Only for inputs of f32.
@@ -469,75 +466,115 @@ fn table(rows: &BTreeMap<String, Row>) -> String {
     text
 }
 
-fn compare_all(library: &Library, rows: &mut BTreeMap<String, Row>) -> Vec<String> {
-    let mut failures = Vec::new();
-    for group in GROUPS {
+/// A case that PyTorch made.
+struct Golden {
+    /// Its group and number.
+    place: String,
+    case: Value,
+    hosts: Vec<Tensor>,
+}
+
+impl Golden {
+    fn op(&self) -> &str {
+        self.case["op"].as_str().unwrap()
+    }
+
+    fn run(&self, library: &Library) -> Result<Vec<Array>> {
+        let inputs = self.hosts.iter().map(|host| host.array(library)).collect();
+        Case { op: self.op(), args: &self.case["args"], inputs }.run(library)
+    }
+
+    /// Of all that decides whether it agrees, if that is known and there is a kernel.
+    fn digest(&self, library: &Library) -> Option<[u64; 2]> {
+        let step = || self.run(library)?.iter().try_for_each(Array::evaluate);
+        digest_of(library.context().device(), &self.case.to_string(), step)
+    }
+
+    /// What is wrong with its results.
+    fn problem(&self, library: &Library) -> Option<String> {
+        let wanted: Vec<Tensor> = self.case["outputs"].as_array().unwrap().iter().map(tensor).collect();
+        let problem = match self.run(library) {
+            Err(error) => Some(format!("{error:?}")),
+            Ok(got) if got.len() != wanted.len() => Some(format!("{} outputs, wanted {}", got.len(), wanted.len())),
+            Ok(got) => got.iter().zip(&wanted).find_map(|(got, wanted)| {
+                let bytes = block_on(got.bytes()).unwrap();
+                let got = Tensor { dtype: got.dtype(), dims: got.dims().to_vec(), bytes, strides: None };
+                difference(&got, wanted, number(&self.case["tolerance"]))
+            }),
+        }?;
+        let shapes: Vec<String> = self.hosts.iter().map(|host| format!("{:?} {:?}", host.dtype, host.dims)).collect();
+        Some(format!("{}: {} {} {}: {problem}", self.place, self.op(), shapes.join(", "), self.case["args"]))
+    }
+}
+
+fn golden_cases() -> Vec<Golden> {
+    let of_group = |group: &str| {
         let path = format!("{}/tests/golden/tensor/{group}.json", env!("CARGO_MANIFEST_DIR"));
         let cases: Vec<Value> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-        for (at, case) in cases.iter().enumerate() {
-            let hosts: Vec<Tensor> = case["inputs"].as_array().unwrap().iter().map(tensor).collect();
-            let inputs = hosts.iter().map(|host| host.array(library)).collect();
-            let op = case["op"].as_str().unwrap();
-            if differs_on_purpose(op, &hosts, &case["args"]) {
-                continue;
-            }
-            let row = rows.entry(op.to_owned()).or_default();
-            if !(row.fused_before && row.fused_after)
-                && row.cases < 12
-                && let Some((before, after)) = fusion(library, case, &hosts)
-            {
-                row.fused_before |= before;
-                row.fused_after |= after;
-            }
-            row.cases += 1;
-            row.dtypes.extend(hosts.iter().map(|host| host.dtype.name()));
-            row.views += usize::from(hosts.iter().any(|host| host.strides.is_some()));
-            row.broadcast += usize::from(hosts.windows(2).any(|pair| pair[0].dims != pair[1].dims));
-            row.empty += usize::from(hosts.iter().any(|host| host.dims.contains(&0)));
-            let wanted: Vec<Tensor> = case["outputs"].as_array().unwrap().iter().map(tensor).collect();
-            let problem = match (Case { op, args: &case["args"], inputs }.run(library)) {
-                Err(error) => Some(format!("{error:?}")),
-                Ok(got) if got.len() != wanted.len() => Some(format!("{} outputs, wanted {}", got.len(), wanted.len())),
-                Ok(got) => got.iter().zip(&wanted).find_map(|(got, wanted)| {
-                    let bytes = block_on(got.bytes()).unwrap();
-                    let got = Tensor { dtype: got.dtype(), dims: got.dims().to_vec(), bytes, strides: None };
-                    difference(&got, wanted, number(&case["tolerance"]))
-                }),
-            };
-            if let Some(problem) = problem {
-                let shapes: Vec<String> =
-                    hosts.iter().map(|host| format!("{:?} {:?}", host.dtype, host.dims)).collect();
-                failures.push(format!("{group} {at}: {op} {} {}: {problem}", shapes.join(", "), case["args"]));
-            }
+        let golden = cases.into_iter().enumerate().map(|(at, case)| {
+            let hosts = case["inputs"].as_array().unwrap().iter().map(tensor).collect();
+            Golden { place: format!("{group} {at}"), case, hosts }
+        });
+        golden.collect::<Vec<_>>()
+    };
+    let cases = GROUPS.into_iter().flat_map(of_group);
+    cases.filter(|golden| !differs_on_purpose(golden.op(), &golden.hosts, &golden.case["args"])).collect()
+}
+
+fn rows(library: &Library, cases: &[Golden]) -> BTreeMap<String, Row> {
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    for Golden { case, hosts, .. } in cases {
+        let row = rows.entry(case["op"].as_str().unwrap().to_owned()).or_default();
+        if !(row.fused_before && row.fused_after)
+            && row.cases < 12
+            && let Some((before, after)) = fusion(library, case, hosts)
+        {
+            row.fused_before |= before;
+            row.fused_after |= after;
         }
+        row.cases += 1;
+        row.dtypes.extend(hosts.iter().map(|host| host.dtype.name()));
+        row.views += usize::from(hosts.iter().any(|host| host.strides.is_some()));
+        row.broadcast += usize::from(hosts.windows(2).any(|pair| pair[0].dims != pair[1].dims));
+        row.empty += usize::from(hosts.iter().any(|host| host.dims.contains(&0)));
     }
-    failures
+    rows
 }
 
 #[test]
 fn every_operation_gives_what_pytorch_gives() {
-    for software_kernels in [None, Some(false)] {
+    let cases = golden_cases();
+    assert!(cases.len() > 2000, "{}", cases.len());
+    for (name, software_kernels) in [("arrays", None), ("arrays_gpu", Some(false))] {
         let options = DeviceOptions { software_kernels, ..Default::default() };
         let library = Library::new(adapter::context_with(&options));
-        let mut rows = BTreeMap::new();
-        let failures = compare_all(&library, &mut rows);
-        let cases: usize = rows.values().map(|row| row.cases).sum();
-        assert!(failures.is_empty(), "{} of {cases} cases differ:\n{}", failures.len(), failures.join("\n"));
-        assert!(cases > 2000, "{cases}");
-        if software_kernels.is_some() {
-            for name in OTHERS {
-                rows.entry(name.to_owned()).or_default();
-            }
-            for (name, gradients) in super::gradients::counts() {
-                rows.entry(name).or_default().gradients = gradients;
-            }
-            let (path, text) = (format!("{}/docs/tensor-operations.md", env!("CARGO_MANIFEST_DIR")), table(&rows));
-            println!("{text}");
-            if std::env::var_os("UPDATE_TABLE").is_some() {
-                std::fs::write(&path, &text).unwrap();
-            }
-            let committed = std::fs::read_to_string(&path).unwrap_or_default();
-            assert!(committed == text, "docs/tensor-operations.md is out of date: UPDATE_TABLE=1 writes it");
-        }
+        let record = AgreedRuns::open(name);
+        let digests: Vec<_> = cases.iter().map(|golden| (golden.op(), golden.digest(&library))).collect();
+        let needed = cases.iter().zip(record.needed(&digests)).filter(|(_, is_needed)| *is_needed);
+        let failures: Vec<String> = needed.filter_map(|(golden, _)| golden.problem(&library)).collect();
+        assert!(failures.is_empty(), "{} cases differ:\n{}", failures.len(), failures.join("\n"));
+        record.all_agreed(&digests);
+        record.close();
     }
+}
+
+/// Which operations take others into their kernels, and how many cases there are of each.
+#[test]
+fn the_table_tells_what_is_tested() {
+    let library =
+        Library::new(adapter::context_with(&DeviceOptions { software_kernels: Some(false), ..Default::default() }));
+    let mut rows = rows(&library, &golden_cases());
+    for name in OTHERS {
+        rows.entry(name.to_owned()).or_default();
+    }
+    for (name, gradients) in super::gradients::counts() {
+        rows.entry(name).or_default().gradients = gradients;
+    }
+    let (path, text) = (format!("{}/docs/tensor-operations.md", env!("CARGO_MANIFEST_DIR")), table(&rows));
+    println!("{text}");
+    if std::env::var_os("UPDATE_TABLE").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == text, "docs/tensor-operations.md is out of date: UPDATE_TABLE=1 writes it");
 }

@@ -17,6 +17,7 @@ mod ops;
 mod plans;
 mod quantize;
 mod quants;
+mod record;
 mod runtime;
 mod sampling;
 mod scans;

@@ -1,10 +1,8 @@
 //! The ops on a native GPU: twice, because kernels differ with and without subgroups.
 
-mod record;
-
+use crate::record::AgreedRuns;
 use crate::support::parity::Extent;
 use crate::support::{adapter, parity, skip};
-use record::AgreedRuns;
 use rillm::tensor::{Context, DType, Desc, DeviceOptions, HostTensor, Rng, Shape, Tensor, WeightUpload, ops, quant};
 use rillm::{Code, tensor::Op};
 

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use crate::support::adapter;
+use crate::record::AgreedRuns;
+use crate::support::{adapter, parity};
 use rillm::model::gguf::GgmlType;
 use rillm::tensor::quant::packed::{self, Kind, packing::Packing};
 use rillm::tensor::quant::{FORMATS, Format};
 use rillm::tensor::{
-    Context, DType, Desc, DeviceKind, DeviceOptions, HostTensor, Op, Rng, Shape, TargetRows, Tensor, WeightUpload, ops,
+    Context, DType, Desc, DeviceKind, DeviceOptions, HostTensor, Rng, Shape, TargetRows, Tensor, WeightUpload, ops,
 };
 
 const ROWS: usize = 4;
@@ -31,9 +32,8 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-fn run(context: &Context, op: &dyn Op, inputs: &[&Tensor]) -> Vec<f32> {
-    let output = context.run1(op, inputs).unwrap();
-    pollster::block_on(context.readback(&[&output])).unwrap().remove(0).to_f32().unwrap()
+fn read(context: &Context, tensor: &Tensor) -> Vec<f32> {
+    pollster::block_on(context.readback_one(tensor)).unwrap().to_f32().unwrap()
 }
 
 #[test]
@@ -60,58 +60,111 @@ fn dequantisation_is_that_of_gguf_to_the_bit() {
     assert_eq!(formats, 26);
 }
 
+/// Devices with the kernels of GPUs and with those for software adapters, and what is on record of them under a name.
+fn gpus(name: &str) -> [(Context, AgreedRuns); 2] {
+    [("gpu", false), ("software", true)].map(|(kernels, software)| {
+        let options = DeviceOptions { software_kernels: Some(software), ..Default::default() };
+        (adapter::context_with(&options), AgreedRuns::open(&format!("{name}_{kernels}")))
+    })
+}
+
 #[test]
 fn dequantisation_on_the_gpu_is_that_of_gguf_to_the_bit() {
-    for context in [adapter::context(true), adapter::context(false)] {
+    for (context, record) in gpus("dequantised") {
         for format in FORMATS {
             let Some((blocks, weights)) = golden(format) else { continue };
-            let weight = context.tensor(&blocks).unwrap();
-            let tokens = context.tensor(&HostTensor::u32(&[ROWS], &[0, 1, 2, 3])).unwrap();
-            let rows = run(&context, &ops::Embedding { soa: false }, &[&tokens, &weight]);
-            let different = rows.iter().zip(&weights).position(|(a, b)| a.to_bits() != b.to_bits());
-            if let Some(at) = different {
-                panic!("{}: weight {at} is {:e}, wanted {:e}", format.name, rows[at], weights[at]);
-            }
+            let step = || {
+                let tokens = HostTensor::u32(&[ROWS], &[0, 1, 2, 3]);
+                context.run1(&ops::Embedding { soa: false }, &[&context.tensor(&tokens)?, &context.tensor(&blocks)?])
+            };
+            parity::unless_agreed(&record, context.device(), (format.name, &bits(&weights)), step, |rows| {
+                let rows = read(&context, &rows);
+                let different = rows.iter().zip(&weights).position(|(a, b)| a.to_bits() != b.to_bits());
+                if let Some(at) = different {
+                    panic!("{}: weight {at} is {:e}, wanted {:e}", format.name, rows[at], weights[at]);
+                }
+            });
         }
+        record.close();
     }
 }
 
-/// Products of golden weights with activations against those in f64: one token, few, and many, on GPUs' kernels, on those for
-/// software adapters, and on the CPU. With 8-bit activations, what these stand for is multiplied.
+/// The activations and the products of one matrix with them: as they are, and those that are rounded to 8 bits if the format can be multiplied with them.
+struct Products {
+    exact: Tensor,
+    rounded: Option<[Tensor; 3]>,
+}
+
+/// The products of a matrix with activations of one token, few, and many.
+fn products(context: &Context, blocks: &HostTensor, activations: &[HostTensor]) -> rillm::Result<Vec<Products>> {
+    let DType::Weight(format) = blocks.dtype else { panic!("a weight") };
+    let weight = context.tensor(blocks)?;
+    let product = |host: &HostTensor| {
+        let x = context.tensor(host)?;
+        let exact = context.run1(ops::linear(host.shape.elements() / COLUMNS), &[&x, &weight])?;
+        let rounded = if format.int8.is_none() {
+            None
+        } else {
+            let int8 = context.run(&ops::Quantize, &[&x])?;
+            let product = context.run1(&ops::MatMulInt8::default(), &[&int8[0], &int8[1], &weight])?;
+            Some([int8[0].clone(), int8[1].clone(), product])
+        };
+        Ok(Products { exact, rounded })
+    };
+    activations.iter().map(product).collect()
+}
+
+/// With 8-bit activations, what these stand for is multiplied.
+fn check_products(context: &Context, name: &str, weights: &[f32], activations: &[HostTensor], got: &[Products]) {
+    for (host, got) in activations.iter().zip(got) {
+        check(name, &read(context, &got.exact), &host.to_f32().unwrap(), weights);
+        let Some(rounded) = &got.rounded else { continue };
+        let [quants, scales, product] = rounded.each_ref().map(|tensor| read(context, tensor));
+        let x: Vec<f32> = quants.iter().enumerate().map(|(i, quant)| quant * scales[i / 32]).collect();
+        check(name, &product, &x, weights);
+    }
+}
+
+/// The formats with blocks and the weights that these stand for: of files the golden ones, of other libraries' formats random ones. Folders hold what
+/// those stand for to the bit (`checkpoint::quantized` of the engine's tests).
+fn matrices(is_wanted: impl Fn(&Format) -> bool) -> impl Iterator<Item = (&'static Format, HostTensor, Vec<f32>)> {
+    let others = packed::formats().filter(move |format| is_wanted(format)).map(|format| {
+        let blocks = Rng(43).weight(format, ROWS, COLUMNS);
+        let weights = blocks.to_f32().unwrap();
+        (format, blocks, weights)
+    });
+    let of_files = FORMATS.iter().filter_map(|format| golden(format).map(|golden| (*format, golden.0, golden.1)));
+    of_files.chain(others)
+}
+
+fn activations() -> Vec<HostTensor> {
+    let mut rng = Rng(41);
+    [1, 3, 19].into_iter().map(|tokens| rng.tensor(&[tokens, COLUMNS])).collect()
+}
+
+/// Products of golden weights with activations against those in f64: on GPUs' kernels and on those for software adapters.
 #[test]
 fn products_agree_with_float64() {
-    let gpu = [true, false].map(|software| DeviceOptions { software_kernels: Some(software), ..Default::default() });
-    let cpu = DeviceOptions { kind: DeviceKind::Cpu, ..Default::default() };
-    for options in gpu.into_iter().chain([cpu]) {
-        let context = adapter::context_with(&options);
-        let mut rng = Rng(41);
-        // Of other libraries' formats random blocks; folders hold what they stand for to the bit (`checkpoint::quantized` of the engine's tests).
+    let activations = activations();
+    for (context, record) in gpus("products") {
         // Kernels differ in the groups by a number alone.
-        let is_cpu = context.device().is_cpu();
-        let others = packed::formats().filter(|format| is_cpu || format.block_size == 64).map(|format| {
-            let blocks = Rng(43).weight(format, ROWS, COLUMNS);
-            let weights = blocks.to_f32().unwrap();
-            (format, blocks, weights)
-        });
-        let of_files = FORMATS.iter().filter_map(|format| golden(format).map(|golden| (*format, golden.0, golden.1)));
-        for (format, blocks, weights) in of_files.chain(others) {
-            let weight = context.tensor(&blocks).unwrap();
-            for tokens in [1, 3, 19] {
-                let host = rng.tensor(&[tokens, COLUMNS]);
-                let x = context.tensor(&host).unwrap();
-                let exact = run(&context, ops::linear(tokens), &[&x, &weight]);
-                check(format.name, &exact, &host.to_f32().unwrap(), &weights);
-                if format.int8.is_none() {
-                    continue;
-                }
-                let int8 = context.run(&ops::Quantize, &[&x]).unwrap();
-                let host = pollster::block_on(context.readback(&[&int8[0], &int8[1]])).unwrap();
-                let (quants, scales) = (host[0].to_f32().unwrap(), host[1].to_f32().unwrap());
-                let x: Vec<f32> = quants.iter().enumerate().map(|(i, quant)| quant * scales[i / 32]).collect();
-                let fast = run(&context, &ops::MatMulInt8::default(), &[&int8[0], &int8[1], &weight]);
-                check(format.name, &fast, &x, &weights);
-            }
+        for (format, blocks, weights) in matrices(|format| format.block_size == 64) {
+            let step = || products(&context, &blocks, &activations);
+            parity::unless_agreed(&record, context.device(), (format.name, &bits(&weights)), step, |got| {
+                check_products(&context, format.name, &weights, &activations, &got);
+            });
         }
+        record.close();
+    }
+}
+
+#[test]
+fn products_on_the_cpu_agree_with_float64() {
+    let context = adapter::context_with(&DeviceOptions { kind: DeviceKind::Cpu, ..Default::default() });
+    let activations = activations();
+    for (format, blocks, weights) in matrices(|_| true) {
+        let got = products(&context, &blocks, &activations).unwrap();
+        check_products(&context, format.name, &weights, &activations, &got);
     }
 }
 
@@ -210,7 +263,7 @@ fn packed_quants_arrive_whole(context: &Context) {
         for (weight, of_part) in weights.iter().zip([[0, 1, 599], [600, 777, 1023]]) {
             let first = of_part[0] as u32;
             let tokens = context.tensor(&HostTensor::u32(&[3], &of_part.map(|row| row as u32 - first))).unwrap();
-            let got = run(context, &ops::Embedding { soa: false }, &[&tokens, weight]);
+            let got = read(context, &context.run1(&ops::Embedding { soa: false }, &[&tokens, weight]).unwrap());
             for (row, got) in of_part.into_iter().zip(got.chunks_exact(columns)) {
                 let wrong = (0..columns).find(|column| {
                     let quant = quant(packing, &file, [rows, columns], row, *column);

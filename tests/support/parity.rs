@@ -1,10 +1,11 @@
 //! Holds every op's kernel to its CPU reference, over the cases that the op itself names: odd, prime and large shapes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use rillm::gpu::Transcript;
+use foldhash::quality::FixedState;
+use rillm::gpu::{Device, Transcript};
 use rillm::sampler;
 use rillm::tensor::{Case, Context, DType, Desc, HostTensor, TuningKey, Variant, ops};
 
@@ -21,17 +22,17 @@ pub enum Extent<'a> {
     #[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "the native tests take these"))]
     Changed(&'a dyn Record),
     /// Where compiling a kernel takes seconds: as few as run every line of WGSL which no kernel had before, whatever the numbers of its
-    /// constants. So every op, every branch of every template and every format of weights runs.
+    /// constants. So every op, every branch of every template and every format of weights runs, if an earlier run does not vouch for it.
     #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "the tests in browsers take these"))]
-    NewLines,
+    NewLines(&'a dyn Record),
 }
 
-/// What earlier runs found: ops, each with a digest of everything that decides whether its cases agree.
+/// What earlier runs found: subjects, most of them ops, each with a digest of everything that decides whether its cases agree.
 pub trait Record {
-    /// Whether all cases of the op agreed when they had this digest.
-    fn holds(&self, op: &str, digest: [u64; 2]) -> bool;
-    /// All cases of the op agree.
-    fn agreed(&self, op: &str, digest: [u64; 2]);
+    /// Whether all cases of the subject agreed when they had this digest.
+    fn holds(&self, subject: &str, digest: [u64; 2]) -> bool;
+    /// All cases of the subject agree.
+    fn agreed(&self, subject: &str, digest: [u64; 2]);
 }
 
 /// The lines of kernels that ran, and the names of their ops: on devices with subgroups, and on those without.
@@ -41,24 +42,60 @@ static CASES: LazyLock<Mutex<DigestsOfCases>> = LazyLock::new(Mutex::default);
 type DigestsOfCases = HashMap<(String, usize), [u64; 2]>;
 
 /// How many cases there were, how many of them had been checked before by the very same commands, by this run or as the record of another
-/// says, and what was left out for having no new lines: how many cases, and their shaders.
+/// says, and what was left out for having no new lines; and of
+/// `Extent::NewLines` the shaders of what did not run.
 #[derive(Default)]
 pub struct Checked {
     pub all: usize,
     pub same: usize,
     pub recorded: usize,
     pub left_out: usize,
-    pub shaders_left_out: BTreeSet<String>,
+    pub shaders_that_did_not_run: BTreeSet<String>,
 }
 
 /// 128 bits, so that no two things are ever taken for one.
-fn digest(parts: &[&dyn Fn(&mut DefaultHasher)]) -> [u64; 2] {
-    [0u8, 1].map(|salt| {
-        let mut hasher = DefaultHasher::new();
-        salt.hash(&mut hasher);
-        parts.iter().for_each(|part| part(&mut hasher));
-        hasher.finish()
-    })
+pub fn digest(of: &impl Hash) -> [u64; 2] {
+    [0, 1].map(|seed| FixedState::with_seed(seed).hash_one(of))
+}
+
+/// What the GPU is told to do in a step. Nothing if part of that is unknown.
+pub fn transcript<T>(device: &Device, step: impl FnOnce() -> rillm::Result<T>) -> Option<Transcript> {
+    // A buffer from outside of the step, of which nobody knows what it holds.
+    let is_known = |it: &Transcript| !it.commands.contains("another buffer");
+    device.transcript(step).ok().filter(is_known)
+}
+
+/// Everything that decides what a GPU makes of a step: what it is told to do, what is written into its buffers, the adapter; and `wanted`, what
+/// the results are held to.
+fn digest_of_step(device: &Device, transcript: &Transcript, wanted: &impl Hash) -> [u64; 2] {
+    // Not the adapter's features: a shader says which it uses.
+    let info = device.adapter();
+    digest(&([&info.vendor, &info.architecture, &info.device, &info.description], transcript, wanted))
+}
+
+/// The digest of a step, if all of it is known and it has a kernel.
+#[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "the native tests take it"))]
+pub fn digest_of<T>(device: &Device, wanted: &impl Hash, step: impl FnOnce() -> rillm::Result<T>) -> Option<[u64; 2]> {
+    let transcript = transcript(device, step).filter(|it| !it.shaders.is_empty())?;
+    Some(digest_of_step(device, &transcript, wanted))
+}
+
+/// Runs `step` and checks what it gives, unless the record says that this has agreed with what is `wanted`.
+#[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "the native tests take it"))]
+pub fn unless_agreed<T>(
+    record: &dyn Record,
+    device: &Device,
+    (subject, wanted): (&str, &impl Hash),
+    step: impl Fn() -> rillm::Result<T>,
+    check: impl FnOnce(T),
+) {
+    let digest = digest_of(device, wanted, &step);
+    if digest.is_none_or(|digest| !record.holds(subject, digest)) {
+        check(step().unwrap());
+    }
+    if let Some(digest) = digest {
+        record.agreed(subject, digest);
+    }
 }
 
 /// A case of an op, whatever computes it.
@@ -68,24 +105,9 @@ fn digest_of_case(name: &str, index: usize, case: &Case) -> [u64; 2] {
 }
 
 fn computed_digest_of_case(name: &str, index: usize, case: &Case) -> [u64; 2] {
-    let inputs = |hasher: &mut DefaultHasher| {
-        for input in &case.inputs {
-            format!("{:?}", input.desc()).hash(hasher);
-            input.bytes.hash(hasher);
-        }
-    };
-    digest(&[&|hasher| (name, index, case.tolerance.to_bits()).hash(hasher), &inputs])
-}
-
-/// What the GPU is told to do in a case. Nothing if part of that is unknown.
-fn transcript(context: &Context, case: &Case) -> Option<Transcript> {
-    let transcript = context.device().transcript(|| {
-        let inputs = case.inputs.iter().map(|host| context.tensor(host)).collect::<rillm::Result<Vec<_>>>()?;
-        context.run(&*case.op, &inputs.iter().collect::<Vec<_>>())
-    });
-    // A buffer from outside of the step, of which nobody knows what it holds.
-    let is_known = |it: &Transcript| !it.shaders.is_empty() && !it.commands.contains("another buffer");
-    transcript.ok().filter(is_known)
+    let inputs: Vec<(String, &[u8])> =
+        case.inputs.iter().map(|input| (format!("{:?}", input.desc()), &input.bytes[..])).collect();
+    digest(&(name, index, case.tolerance.to_bits(), inputs))
 }
 
 /// A line as it counts: whatever the number of a constant.
@@ -189,13 +211,13 @@ impl<'a> Trial<'a> {
         };
         let of_case = digest_of_case(name, index, case);
         choose(context, &variant);
-        let transcript = transcript(context, case);
+        let step = || {
+            let inputs = case.inputs.iter().map(|host| context.tensor(host)).collect::<rillm::Result<Vec<_>>>()?;
+            context.run(&*case.op, &inputs.iter().collect::<Vec<_>>())
+        };
+        let transcript = transcript(context.device(), step).filter(|it| !it.shaders.is_empty());
         choose_none(context, &variant);
-        // Not its features: a shader says which it uses.
-        let info = context.device().adapter();
-        let adapter = [&info.vendor, &info.architecture, &info.device, &info.description];
-        let commands =
-            transcript.as_ref().map(|transcript| digest(&[&|hasher| (of_case, adapter, transcript).hash(hasher)]));
+        let commands = transcript.as_ref().map(|transcript| digest_of_step(context.device(), transcript, &of_case));
         Self { what, case, variant, of_case, transcript, commands }
     }
 
@@ -220,40 +242,47 @@ impl<'a> Trial<'a> {
 }
 
 /// Everything that decides whether these agree: inputs, adapter, commands, and what the references give. Nothing if part of it is unknown.
-fn digest_of_all(trials: &[Trial<'_>]) -> Option<[u64; 2]> {
-    let commands: Vec<[u64; 2]> = trials.iter().map(|trial| trial.commands).collect::<Option<_>>()?;
-    let references = |hasher: &mut DefaultHasher| {
-        for trial in trials {
-            reference(trial.of_case, trial.case).iter().for_each(|tensor| tensor.bytes.hash(hasher));
-        }
+fn digest_of_all(trials: &[&Trial<'_>]) -> Option<[u64; 2]> {
+    let of_trial = |trial: &&Trial<'_>| {
+        let references = reference(trial.of_case, trial.case);
+        let bytes: Vec<&[u8]> = references.iter().map(|tensor| &tensor.bytes[..]).collect();
+        Some(digest(&(trial.commands?, bytes)))
     };
-    Some(digest(&[&|hasher| commands.hash(hasher), &references]))
+    Some(digest(&trials.iter().map(of_trial).collect::<Option<Vec<_>>>()?))
 }
 
 /// Runs those of an op's trials that `extent` asks for.
 async fn check_trials(context: &Context, extent: Extent<'_>, op: &str, trials: Vec<Trial<'_>>, checked: &mut Checked) {
     checked.all += trials.len();
-    let (digest, is_recorded) = match extent {
-        Extent::Changed(record) => {
-            let digest = digest_of_all(&trials);
-            (digest, digest.is_some_and(|digest| record.holds(op, digest)))
-        }
-        Extent::NewLines => (None, false),
-    };
     let new = with_new_lines(context, op, &trials);
+    let (record, takes_new_lines_alone) = match extent {
+        Extent::Changed(record) => (record, false),
+        Extent::NewLines(record) => (record, true),
+    };
+    // What the record may vouch for.
+    let asked: Vec<&Trial<'_>> = trials
+        .iter()
+        .zip(&new)
+        .filter(|(_, is_new)| **is_new || !takes_new_lines_alone)
+        .map(|(trial, _)| trial)
+        .collect();
+    let digest = if asked.is_empty() { None } else { digest_of_all(&asked) };
+    let is_recorded = digest.is_some_and(|digest| record.holds(op, digest));
     for (trial, is_new) in trials.iter().zip(new) {
+        // Where compiling is quick, one of each kernel runs whatever is on record.
+        let runs = if takes_new_lines_alone { is_new && !is_recorded } else { is_new || !is_recorded };
         if trial.has_agreed() {
             checked.same += 1;
-        } else if is_new || matches!(extent, Extent::Changed(_)) && !is_recorded {
+        } else if runs {
             trial.agree(context).await;
-        } else if is_recorded {
-            checked.recorded += 1;
+        } else if takes_new_lines_alone {
+            *(if is_new { &mut checked.recorded } else { &mut checked.left_out }) += 1;
+            checked.shaders_that_did_not_run.extend(trial.transcript.iter().flat_map(|it| it.shaders.clone()));
         } else {
-            checked.left_out += 1;
-            checked.shaders_left_out.extend(trial.transcript.iter().flat_map(|transcript| transcript.shaders.clone()));
+            checked.recorded += 1;
         }
     }
-    if let (Extent::Changed(record), Some(digest)) = (extent, digest) {
+    if let Some(digest) = digest {
         record.agreed(op, digest);
     }
 }

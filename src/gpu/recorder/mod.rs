@@ -304,7 +304,10 @@ impl Recorder {
     /// Writes bytes to a buffer, after all commands recorded so far. Offset and length are multiples of 4.
     pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check_write(buffer, offset, bytes.len() as u64)?;
-        if self.is_tracing() {
+        if let Mode::Trace(trace) = &mut self.state.borrow_mut().mode {
+            if let Some(transcript) = &mut trace.transcript {
+                transcript.write(buffer, offset, bytes);
+            }
             return Ok(());
         }
         add(&self.raw.counters.bytes_uploaded, bytes.len() as u64);

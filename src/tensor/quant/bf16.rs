@@ -19,6 +19,6 @@ pub static BF16: Format = Format {
     dequantize_block: |bytes, out| out[0] = f32::from_bits(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])) << 16),
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    ((rng.signed().to_bits() >> 16) as u16).to_le_bytes().to_vec()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block.copy_from_slice(&((rng.signed().to_bits() >> 16) as u16).to_le_bytes());
 }

@@ -18,6 +18,6 @@ pub static F32: Format = Format {
     dequantize_block: |bytes, out| out[0] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    rng.signed().to_le_bytes().to_vec()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block.copy_from_slice(&rng.signed().to_le_bytes());
 }

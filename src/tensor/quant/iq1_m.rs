@@ -3,7 +3,7 @@
 //! weight is `d · (2 · scale + 1) · (number ± ⅛)` (GGML's `block_iq1_m`).
 
 use super::iq1_s::shifted;
-use super::{Format, Int8View, Table, f16_at, grids, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, grids, random_scale};
 use crate::gpu::Define;
 use crate::tensor::Rng;
 
@@ -38,12 +38,11 @@ pub static IQ1_M: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    let mut block = random_bytes(rng, 56);
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    fill(rng, block);
     let d = u16::from_le_bytes(random_scale(rng, 0.05));
     for at in 0..4 {
         let high = &mut block[49 + at * 2];
         *high = *high & 15 | ((d >> (4 * at) & 15) as u8) << 4;
     }
-    block
 }

@@ -3,7 +3,7 @@
 //! `d · (2 · scale + 1) · (number ± ⅛)` (GGML's `block_iq1_s`).
 
 use super::grids;
-use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::gpu::Define;
 use crate::tensor::Rng;
 
@@ -42,6 +42,7 @@ pub(super) fn shifted(index: u32, i: usize, is_less: bool) -> f32 {
     grids::IQ1_S.digit(index as usize, i) - 1.0 + if is_less { -0.125 } else { 0.125 }
 }
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_scale(rng, 0.05)[..], &random_bytes(rng, 48)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block[..2].copy_from_slice(&random_scale(rng, 0.05));
+    fill(rng, &mut block[2..]);
 }

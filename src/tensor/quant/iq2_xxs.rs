@@ -2,7 +2,7 @@
 //! times seven signs and a scale of four bits; a weight is `d · (scale + ½) / 4 · ±number` (GGML's `block_iq2_xxs`).
 
 use super::grids::{self, sign_of_seven};
-use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale, word_at};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale, word_at};
 use crate::gpu::Define;
 use crate::tensor::Rng;
 
@@ -37,6 +37,7 @@ pub static IQ2_XXS: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_scale(rng, 0.005)[..], &random_bytes(rng, 64)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block[..2].copy_from_slice(&random_scale(rng, 0.005));
+    fill(rng, &mut block[2..]);
 }

@@ -2,7 +2,7 @@
 //! weight, and four bits of scale for each 32; a weight is `d · (2 · scale + 1) · ±number` (GGML's `block_iq3_s`).
 
 use super::grids::{self, sign};
-use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::gpu::Define;
 use crate::tensor::Rng;
 
@@ -37,6 +37,7 @@ pub static IQ3_S: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_scale(rng, 0.003)[..], &random_bytes(rng, 108)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block[..2].copy_from_slice(&random_scale(rng, 0.003));
+    fill(rng, &mut block[2..]);
 }

@@ -1,7 +1,7 @@
 //! IQ4_NL: blocks of 32 weights, an f16 scale `d` and 16 bytes of nibbles, in the order of Q4_0, which select one of 16 values; weight j
 //! is `d · value` (GGML's `block_iq4_nl`).
 
-use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::tensor::Rng;
 
 /// The values of the nibbles (GGML's `kvalues_iq4nl`).
@@ -23,8 +23,9 @@ pub static IQ4_NL: Format = Format {
     dequantize_block: |bytes, out| dequantize(f16_at(bytes), &bytes[2..], out),
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_scale(rng, 0.01)[..], &random_bytes(rng, 16)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block[..2].copy_from_slice(&random_scale(rng, 0.01));
+    fill(rng, &mut block[2..]);
 }
 
 /// 32 weights from a scale and 16 bytes of nibbles.

@@ -2,7 +2,7 @@
 //! and for each 32 weights 16 bytes of nibbles as in IQ4_NL; a weight is `d · (scale − 32) · value` (GGML's `block_iq4_xs`).
 
 use super::iq4_nl::dequantize;
-use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::tensor::Rng;
 
 pub static IQ4_XS: Format = Format {
@@ -27,6 +27,7 @@ pub static IQ4_XS: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_scale(rng, 0.0005)[..], &random_bytes(rng, 134)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block[..2].copy_from_slice(&random_scale(rng, 0.0005));
+    fill(rng, &mut block[2..]);
 }

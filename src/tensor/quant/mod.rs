@@ -150,7 +150,7 @@ macro_rules! formats {
 
         /// For each format, in the same order, a function that makes a block of random weights with reasonable scales. It is not a
         /// field of `Format`, so that only tests link it.
-        const RANDOM_BLOCKS: &[fn(&mut Rng) -> Vec<u8>] = &[$($module::random_block,)*];
+        const RANDOM_BLOCKS: &[fn(&mut Rng, &mut [u8])] = &[$($module::random_block,)*];
     };
 }
 
@@ -195,12 +195,12 @@ pub(super) fn in_cases() -> impl Iterator<Item = &'static Format> {
 /// `blocks` blocks of random weights, as in a file.
 pub(super) fn random_blocks(format: &Format, blocks: usize, rng: &mut Rng) -> Vec<u8> {
     let number = FORMATS.iter().position(|other| other.name == format.name);
-    let mut bytes = Vec::with_capacity(blocks * format.block_bytes);
-    for _ in 0..blocks {
-        bytes.extend(match number {
-            Some(number) => RANDOM_BLOCKS[number](rng),
-            None => packed::random_block(format, rng),
-        });
+    let mut bytes = vec![0; blocks * format.block_bytes];
+    for block in bytes.chunks_exact_mut(format.block_bytes) {
+        match number {
+            Some(number) => RANDOM_BLOCKS[number](rng, block),
+            None => packed::random_block(format, rng, block),
+        }
     }
     bytes
 }
@@ -322,8 +322,8 @@ fn random_scale(rng: &mut Rng, largest: f32) -> [u8; 2] {
 }
 
 /// Random quants.
-fn random_bytes(rng: &mut Rng, count: usize) -> Vec<u8> {
-    (0..count).map(|_| rng.below(256) as u8).collect()
+fn fill(rng: &mut Rng, quants: &mut [u8]) {
+    quants.fill_with(|| rng.below(256) as u8);
 }
 
 #[cfg(test)]

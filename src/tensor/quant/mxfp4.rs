@@ -1,7 +1,7 @@
 //! MXFP4: blocks of 32 weights, an exponent `e` and 16 bytes of nibbles, in the order of Q4_0, which are floats of four bits; weight j is
 //! `2^(e − 127) · float` (OCP Microscaling Formats 1.0; GGML's `block_mxfp4`).
 
-use super::{Format, Int8View, Table, random_bytes};
+use super::{Format, Int8View, Table, fill};
 use crate::tensor::Rng;
 
 /// Twice the floats of four bits (E2M1): one bit of sign, two of exponent, one of mantissa.
@@ -32,6 +32,7 @@ pub static MXFP4: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&[120 + rng.below(8) as u8][..], &random_bytes(rng, 16)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block[0] = 120 + rng.below(8) as u8;
+    fill(rng, &mut block[1..]);
 }

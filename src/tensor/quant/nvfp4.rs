@@ -3,7 +3,7 @@
 //! outside of its blocks.
 
 use super::mxfp4::DOUBLED;
-use super::{Format, Int8View, Table, random_bytes};
+use super::{Format, Int8View, Table, fill};
 use crate::gpu::Define;
 use crate::tensor::Rng;
 
@@ -43,7 +43,7 @@ fn half_of_e4m3(byte: u8) -> f32 {
     }
 }
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    let scales: Vec<u8> = (0..4).map(|_| 20 + rng.below(30) as u8).collect();
-    [scales, random_bytes(rng, 32)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block[..4].fill_with(|| 20 + rng.below(30) as u8);
+    fill(rng, &mut block[4..]);
 }

@@ -1,6 +1,6 @@
 //! Q1_0: blocks of 128 weights, an f16 scale `d` and a bit each, which says whether the weight is `d` or `−d` (GGML's `block_q1_0`).
 
-use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::gpu::Define;
 use crate::tensor::Rng;
 
@@ -32,6 +32,7 @@ pub static Q1_0: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_scale(rng, 0.3)[..], &random_bytes(rng, 16)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block[..2].copy_from_slice(&random_scale(rng, 0.3));
+    fill(rng, &mut block[2..]);
 }

@@ -1,7 +1,7 @@
 //! Q2_K: superblocks of 256 weights, 16 bytes of scales and minima (four bits each, for every 16 weights), 64 bytes of quants, and the
 //! f16 factors `d` and `dmin`; a weight is `d · scale · quant − dmin · minimum` (GGML's `block_q2_K`).
 
-use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::tensor::Rng;
 
 pub static Q2_K: Format = Format {
@@ -26,8 +26,10 @@ pub static Q2_K: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_bytes(rng, 80)[..], &random_scale(rng, 0.03), &random_scale(rng, 0.03)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    fill(rng, &mut block[..80]);
+    block[80..82].copy_from_slice(&random_scale(rng, 0.03));
+    block[82..].copy_from_slice(&random_scale(rng, 0.03));
 }
 
 /// The quant of weight j: each 32 bytes hold four blocks of 32 weights, two bits of each in a byte.

@@ -2,7 +2,7 @@
 //! f16 factor `d`; a weight is `d · (scale − 32) · (quant − 4)` (GGML's `block_q3_K`).
 
 use super::q2_k::two_bits;
-use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::tensor::Rng;
 
 pub static Q3_K: Format = Format {
@@ -30,6 +30,7 @@ pub static Q3_K: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_bytes(rng, 108)[..], &random_scale(rng, 0.01)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    fill(rng, &mut block[..108]);
+    block[108..].copy_from_slice(&random_scale(rng, 0.01));
 }

@@ -1,7 +1,7 @@
 //! Q4_0: blocks of 32 weights, an f16 scale `d` and 16 bytes of nibbles; weight j is `d · (nibble − 8)`. Byte j holds
 //! weight j in its low nibble and weight j + 16 in its high one (GGML's `block_q4_0`).
 
-use super::{Format, Int8View, Table, f16_at, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::tensor::Rng;
 
 pub static Q4_0: Format = Format {
@@ -25,8 +25,7 @@ pub static Q4_0: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    let mut block = random_scale(rng, 0.1).to_vec();
-    block.extend((0..16).map(|_| rng.below(256) as u8));
-    block
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block[..2].copy_from_slice(&random_scale(rng, 0.1));
+    fill(rng, &mut block[2..]);
 }

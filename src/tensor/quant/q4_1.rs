@@ -1,7 +1,7 @@
 //! Q4_1: blocks of 32 weights, an f16 scale `d`, an f16 minimum `m` and 16 bytes of nibbles; weight j is `d · nibble + m`. Nibbles
 //! are in the order of Q4_0 (GGML's `block_q4_1`).
 
-use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::tensor::Rng;
 
 pub static Q4_1: Format = Format {
@@ -25,6 +25,8 @@ pub static Q4_1: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_scale(rng, 0.1)[..], &random_scale(rng, 0.8), &random_bytes(rng, 16)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block[..2].copy_from_slice(&random_scale(rng, 0.1));
+    block[2..4].copy_from_slice(&random_scale(rng, 0.8));
+    fill(rng, &mut block[4..]);
 }

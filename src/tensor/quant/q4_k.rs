@@ -1,7 +1,7 @@
 //! Q4_K: superblocks of 256 weights, the f16 factors `d` and `dmin`, 12 bytes of scales and minima (six bits each, for every 32
 //! weights) and 128 bytes of nibbles; a weight is `d · scale · quant − dmin · minimum` (GGML's `block_q4_K`).
 
-use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::tensor::Rng;
 
 pub static Q4_K: Format = Format {
@@ -24,8 +24,10 @@ pub static Q4_K: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_scale(rng, 0.003)[..], &random_scale(rng, 0.02), &random_bytes(rng, 140)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block[..2].copy_from_slice(&random_scale(rng, 0.003));
+    block[2..4].copy_from_slice(&random_scale(rng, 0.02));
+    fill(rng, &mut block[4..]);
 }
 
 /// `d · scale` and `dmin · minimum` of a block of 32, from the factors, scales and minima at the start of a superblock.

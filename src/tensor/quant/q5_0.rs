@@ -1,7 +1,7 @@
 //! Q5_0: blocks of 32 weights, an f16 scale `d`, 32 fifth bits and 16 bytes of nibbles; weight j is `d · (quant − 16)`, its fifth bit
 //! is bit j. Nibbles are in the order of Q4_0 (GGML's `block_q5_0`).
 
-use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::tensor::Rng;
 
 pub static Q5_0: Format = Format {
@@ -24,8 +24,9 @@ pub static Q5_0: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_scale(rng, 0.05)[..], &random_bytes(rng, 20)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block[..2].copy_from_slice(&random_scale(rng, 0.05));
+    fill(rng, &mut block[2..]);
 }
 
 /// Weights and their quants, from 4 bytes of fifth bits and 16 of nibbles.

@@ -2,7 +2,7 @@
 //! `d · quant + m` (GGML's `block_q5_1`).
 
 use super::q5_0::five_bits;
-use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::tensor::Rng;
 
 pub static Q5_1: Format = Format {
@@ -25,6 +25,8 @@ pub static Q5_1: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_scale(rng, 0.05)[..], &random_scale(rng, 0.8), &random_bytes(rng, 20)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block[..2].copy_from_slice(&random_scale(rng, 0.05));
+    block[2..4].copy_from_slice(&random_scale(rng, 0.8));
+    fill(rng, &mut block[4..]);
 }

@@ -1,7 +1,7 @@
 //! Q5_K: as Q4_K, with 32 bytes of fifth bits between scales and nibbles (GGML's `block_q5_K`).
 
 use super::q4_k::{nibble, scale_and_minimum};
-use super::{Format, Int8View, Table, random_bytes, random_scale};
+use super::{Format, Int8View, Table, fill, random_scale};
 use crate::tensor::Rng;
 
 pub static Q5_K: Format = Format {
@@ -25,6 +25,8 @@ pub static Q5_K: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_scale(rng, 0.0015)[..], &random_scale(rng, 0.02), &random_bytes(rng, 172)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block[..2].copy_from_slice(&random_scale(rng, 0.0015));
+    block[2..4].copy_from_slice(&random_scale(rng, 0.02));
+    fill(rng, &mut block[4..]);
 }

@@ -2,7 +2,7 @@
 //! weights) and an f16 factor `d`; a weight is `d · scale · (quant − 32)` (GGML's `block_q6_K`).
 
 use super::q2_k::two_bits;
-use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::tensor::Rng;
 
 pub static Q6_K: Format = Format {
@@ -28,6 +28,7 @@ pub static Q6_K: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_bytes(rng, 208)[..], &random_scale(rng, 0.0005)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    fill(rng, &mut block[..208]);
+    block[208..].copy_from_slice(&random_scale(rng, 0.0005));
 }

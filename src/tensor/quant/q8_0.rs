@@ -1,6 +1,6 @@
 //! Q8_0: blocks of 32 weights, an f16 scale `d` and 32 signed bytes; weight j is `d · byte j` (GGML's `block_q8_0`).
 
-use super::{Format, Int8View, Table, f16_at, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::tensor::Rng;
 
 pub static Q8_0: Format = Format {
@@ -23,8 +23,7 @@ pub static Q8_0: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    let mut block = random_scale(rng, 0.01).to_vec();
-    block.extend((0..32).map(|_| rng.below(256) as u8));
-    block
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    block[..2].copy_from_slice(&random_scale(rng, 0.01));
+    fill(rng, &mut block[2..]);
 }

@@ -2,7 +2,7 @@
 //! (GGML's `block_tq1_0`). A byte is such a number of five digits times 256 / 243, rounded up: times a power of 3, modulo 256, it has a digit
 //! on top.
 
-use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::gpu::Define;
 use crate::tensor::Rng;
 
@@ -40,6 +40,7 @@ pub static TQ1_0: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_bytes(rng, 52)[..], &random_scale(rng, 0.3)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    fill(rng, &mut block[..52]);
+    block[52..].copy_from_slice(&random_scale(rng, 0.3));
 }

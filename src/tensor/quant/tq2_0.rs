@@ -2,7 +2,7 @@
 //! (GGML's `block_tq2_0`).
 
 use super::q2_k::two_bits;
-use super::{Format, Int8View, Table, f16_at, random_bytes, random_scale};
+use super::{Format, Int8View, Table, f16_at, fill, random_scale};
 use crate::gpu::Define;
 use crate::tensor::Rng;
 
@@ -34,6 +34,7 @@ pub static TQ2_0: Format = Format {
     },
 };
 
-pub(super) fn random_block(rng: &mut Rng) -> Vec<u8> {
-    [&random_bytes(rng, 64)[..], &random_scale(rng, 0.3)].concat()
+pub(super) fn random_block(rng: &mut Rng, block: &mut [u8]) {
+    fill(rng, &mut block[..64]);
+    block[64..].copy_from_slice(&random_scale(rng, 0.3));
 }

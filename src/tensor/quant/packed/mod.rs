@@ -135,12 +135,13 @@ pub(in crate::tensor) fn nibble(quants: &[u8], j: usize) -> u8 {
 }
 
 /// A block with a reasonable word.
-pub(super) fn random_block(format: &Format, rng: &mut Rng) -> Vec<u8> {
+pub(super) fn random_block(format: &Format, rng: &mut Rng, block: &mut [u8]) {
     let kind = all().find(|(_, other)| other.name == format.name).map_or(Kind::Int8, |(kind, _)| kind);
-    let mut bytes = super::random_bytes(rng, format.block_bytes - 4);
+    let (quants, of_group) = block.split_at_mut(format.block_bytes - 4);
+    super::fill(rng, quants);
     if kind == Kind::Fp8 {
         // Without NaN.
-        bytes.iter_mut().filter(|byte| **byte & 0x7f == 0x7f).for_each(|byte| *byte = 0x3a);
+        quants.iter_mut().filter(|byte| **byte & 0x7f == 0x7f).for_each(|byte| *byte = 0x3a);
     }
     let scale = rng.signed() * 0.01;
     let zero = rng.below(16) as u32;
@@ -155,8 +156,7 @@ pub(super) fn random_block(format: &Format, rng: &mut Rng) -> Vec<u8> {
         }
         Kind::Int8 | Kind::Fp8 | Kind::Nf4 | Kind::Fp4 => scale.to_bits(),
     };
-    bytes.extend(word.to_le_bytes());
-    bytes
+    of_group.copy_from_slice(&word.to_le_bytes());
 }
 
 /// Two halves of a word.
