@@ -197,7 +197,7 @@ fn what_was_trained_is_saved_and_loaded_again() {
     }
 }
 
-/// What `scripts/golden/check_trained_adapters.py` loads with PEFT and llama.cpp.
+/// What `scripts/golden/check_adapters.py` loads with PEFT and llama.cpp.
 fn write_for_others(
     folder: &std::path::Path,
     engine: &Engine,
