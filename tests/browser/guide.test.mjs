@@ -21,7 +21,16 @@ const REPOSITORIES = {
 };
 const COMMIT = '0123456789abcdef0123456789abcdef01234567';
 /** Blocks that need something else than an engine say so after `run`. */
-const NEEDS = ['', 'openai', 'gpu', 'encoder', 'reranker', 'classifier', 'embed-tensor'];
+const NEEDS = ['', 'openai', 'gpu', 'encoder', 'reranker', 'classifier', 'embed-tensor', 'disposes'];
+/** What blocks use that the text around them speaks of (`tests/docs/ambient.d.ts`). */
+const AROUND = {
+  messages: [{ role: 'user', content: 'What is 12 plus 30?' }],
+  tools: [{ type: 'function', function: { name: 'clock', description: 'the time', parameters: { type: 'object', properties: {} } } }],
+  schema: { type: 'object', properties: { age: { type: 'integer' } }, required: ['age'], additionalProperties: false },
+  documents: ['A boat.', 'A stone.'],
+  template: '{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}',
+  url: `/${DEMO}`,
+};
 
 function folder(path) {
   const names = readdirSync(join(root, path), { recursive: true }).map((name) => name.replaceAll('\\', '/'));
@@ -59,7 +68,7 @@ after(() => stage.close());
 
 test('blocks of README and guide run', LIMIT, async (t) => {
   const blocks = allBlocks().filter(({ run }) => run !== undefined);
-  assert.ok(blocks.length > 20);
+  assert.ok(blocks.length > 70);
   for (const { page, line, run } of blocks) assert.ok(NEEDS.includes(run), `${page}:${line} needs "${run}"`);
   const bundle = await build({
     stdin: { contents: "export * from 'openai'; export { default } from 'openai';", resolveDir: root },
@@ -72,17 +81,20 @@ test('blocks of README and guide run', LIMIT, async (t) => {
   await page.context().route('https://huggingface.co/**', hub);
   await opened.prepare('/rillm/dist/index.js');
   await page.evaluate(
-    async ([demo, openai]) => {
-      globalThis.engine = await rillm.Engine.load(demo, { maxSequences: 2, contextLength: 512 });
+    async ([demo, openai, around]) => {
+      Object.assign(globalThis, around, { url: new URL(around.url, location.href).href });
+      globalThis.loadEngine = () => rillm.Engine.load(demo, { maxSequences: 2, contextLength: 512 });
+      globalThis.engine = await loadEngine();
       globalThis.answer = document.createElement('p');
       globalThis.openaiAddress = URL.createObjectURL(new Blob([openai], { type: 'text/javascript' }));
     },
-    [`/${DEMO}`, bundle.outputFiles[0].text],
+    [`/${DEMO}`, bundle.outputFiles[0].text, AROUND],
   );
-  for (const { page: name, line, code, extension } of blocks) {
+  for (const { page: name, line, code, extension, run } of blocks) {
     await t.test(`${name}:${line}`, async () => {
       const script = (await transform(code, { loader: extension, format: 'esm' })).code;
       const { printed, error } = await page.evaluate(runBlock, script);
+      if (run === 'disposes') await page.evaluate(async () => (globalThis.engine = await loadEngine()));
       assert.equal(error, undefined);
       // A field that there is not.
       for (const text of printed) assert.doesNotMatch(text, /\b(undefined|NaN)\b|^$/);
@@ -92,9 +104,15 @@ test('blocks of README and guide run', LIMIT, async (t) => {
   await opened.close();
 });
 
-/** Runs in the page. */
+/** Runs in the page. Engines that the block loads are disposed of after it. */
 async function runBlock(script) {
   const printed = [];
+  const loaded = [];
+  const { load } = rillm.Engine;
+  rillm.Engine.load = async (...args) => {
+    loaded.push(await load.apply(rillm.Engine, args));
+    return loaded.at(-1);
+  };
   const { log } = console;
   const shown = (value) =>
     typeof value === 'object' ? JSON.stringify(value, (_, part) => (part === undefined ? 'undefined' : part)) : String(value);
@@ -109,6 +127,8 @@ async function runBlock(script) {
     return { printed, error: String(error?.stack ?? error) };
   } finally {
     console.log = log;
+    rillm.Engine.load = load;
+    await Promise.all(loaded.map((engine) => engine.dispose()));
     URL.revokeObjectURL(address);
   }
 }
