@@ -7,7 +7,7 @@ import { Engine } from 'rillm';
 const model = new Blob([await Deno.readFile(Deno.args[0])]);
 const told = [];
 for (const worker of [true, false]) {
-  const engine = await Engine.load(model, { worker, onWarning: () => {} });
+  const engine = await Engine.load(model, { worker, device: 'gpu', onWarning: () => {} });
   const { choices } = await engine.completions.create({ prompt: 'The small boat', max_tokens: 4, temperature: 0, ignore_eos: true });
   const structured_outputs = { choice: ['yes', 'no'] };
   const choice = await engine.completions.create({ prompt: 'The small boat', temperature: 0, structured_outputs });

@@ -16,6 +16,7 @@ const wasm = (name) => readFileSync(fileURLToPath(import.meta.resolve(`rillm/${n
 const engine = await Engine.load(await openAsBlob(process.argv[2]), {
   wasmModule: wasm('rillm'),
   grammarWasmModule: wasm('rillm_grammar'),
+  device: 'gpu',
   onWarning: () => {},
 });
 const { choices } = await engine.completions.create({ prompt: 'The small boat', max_tokens: 4, temperature: 0, ignore_eos: true });

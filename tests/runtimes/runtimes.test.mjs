@@ -1,4 +1,5 @@
-// The packed package outside of browsers: in Node on Dawn, and in Deno. A job of its own (`npm run test:runtimes`), since it installs both.
+// The packed package outside of browsers: in Node on Dawn, in Deno, and on the CPU in Node, Deno and Bun. A job of its own (`npm run test:runtimes`),
+// since it installs them.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -14,10 +15,12 @@ const LIMIT = { timeout: 300_000 };
 const MODEL = join(golden, 'tied-q8_0.gguf');
 let project;
 before(() => {
-  project = newProject({}, ['webgpu@0.6.2', 'deno@2.9.6']);
+  project = newProject({}, ['webgpu@0.6.2', 'deno@2.9.6', 'bun@1.4.5']);
   // Where npm runs no scripts of packages.
-  execFileSync(process.execPath, [join(project.folder, 'node_modules/deno/install.cjs')], { cwd: project.folder, stdio: 'pipe' });
-  for (const name of ['node.mjs', 'deno.mjs']) cpSync(join(root, 'tests/runtimes', name), join(project.folder, name));
+  for (const script of ['deno/install.cjs', 'bun/install.js']) {
+    execFileSync(process.execPath, [join(project.folder, 'node_modules', script)], { cwd: project.folder, stdio: 'pipe' });
+  }
+  for (const name of ['node.mjs', 'deno.mjs', 'cpu.mjs']) cpSync(join(root, 'tests/runtimes', name), join(project.folder, name));
 }, LIMIT);
 after(() => project?.remove());
 
@@ -40,6 +43,7 @@ function ask(program, ...args) {
   console.log(adapter);
   assert.deepEqual(ids, [33, 33, 33, 33]);
   assert.ok(['yes', 'no'].includes(chosen), chosen);
+  return adapter;
 }
 
 test('Node, on Dawn', LIMIT, () => ask(process.execPath, 'node.mjs', MODEL));
@@ -47,3 +51,12 @@ test('Node, on Dawn', LIMIT, () => ask(process.execPath, 'node.mjs', MODEL));
 test('Deno, in its worker and on its main thread', LIMIT, () =>
   ask(join(project.folder, 'node_modules/.bin/deno'), 'run', '--allow-read', '--allow-env', '--node-modules-dir=manual', 'deno.mjs', MODEL),
 );
+
+const installed = (name) => join(project.folder, 'node_modules/.bin', name);
+const DENO = ['run', '--allow-read', '--allow-write', '--allow-env', '--allow-sys', '--node-modules-dir=manual'];
+for (const threads of [1, 2]) {
+  const cpu = (...command) => assert.equal(ask(...command, 'cpu.mjs', MODEL, String(threads)), `cpu, ${threads}`);
+  test(`Node, on the CPU, threads: ${threads}`, LIMIT, () => cpu(process.execPath));
+  test(`Deno, on the CPU, threads: ${threads}`, LIMIT, () => cpu(installed('deno'), ...DENO));
+  test(`Bun, on the CPU, threads: ${threads}`, LIMIT, () => cpu(installed('bun')));
+}
