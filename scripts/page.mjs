@@ -1,7 +1,8 @@
 // What the page at www/ is made of: its own files, the libraries that it uses, which come out of node_modules as they are, and the package. `npm run page -- FOLDER`
 // writes all of it to a folder, for any server of static files.
 
-import { cp, mkdir, readdir, stat, writeFile } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { cp, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 import { build, unpackPackage } from './build.mjs';
@@ -36,20 +37,31 @@ const NOT_OF_THE_PAGE = /^(?:gpu|tensor)\/|rillm_tensor|rillm_train_bg/;
 export const libraryMounts = (folder = root) =>
   Object.fromEntries(Object.entries(LIBRARIES).map(([address, path]) => [address, join(folder, 'node_modules', path)]));
 
-/** The addresses of all that the page needs without a network, relative to it. */
+/** All that the page needs without a network: addresses, relative to the page, with the files on the disk. */
 export async function shellFiles(packed, folder = root) {
-  const own = (await filesIn(join(folder, 'www'))).filter((path) => !NOT_KEPT.includes(path));
+  const www = join(folder, 'www');
+  const dist = join(packed, 'dist');
+  const own = (await filesIn(www)).filter((path) => !NOT_KEPT.includes(path)).map((path) => [path, join(www, path)]);
   const libraries = await Promise.all(
     Object.entries(libraryMounts(folder)).map(async ([address, path]) => {
-      if (!address.endsWith('/')) return [address.slice(1)];
+      if (!address.endsWith('/')) return [[address.slice(1), path]];
       const files = address.includes('lit-html') ? LIT : (await filesIn(path)).filter((file) => file.endsWith('.js'));
-      return files.map((file) => `${address.slice(1)}${file}`);
+      return files.map((file) => [`${address.slice(1)}${file}`, join(path, file)]);
     }),
   );
-  const dist = (await filesIn(join(packed, 'dist'))).filter(
-    (path) => /\.(?:js|wasm)$/.test(path) && !NOT_OF_THE_PAGE.test(path.replace(/^wasm\//, '')),
+  const ofPackage = (await filesIn(dist))
+    .filter((path) => /\.(?:js|wasm)$/.test(path) && !NOT_OF_THE_PAGE.test(path.replace(/^wasm\//, '')))
+    .map((path) => [`rillm/dist/${path}`, join(dist, path)]);
+  return Object.fromEntries([['./', join(www, 'index.html')], ...own, ...libraries.flat(), ...ofPackage]);
+}
+
+/** What shell.json says, by which offline.js knows one version of the page from another: a digest of all, and of each file by its address. */
+export async function shellOf(files) {
+  const digest = (data) => createHash('sha256').update(data).digest('hex');
+  const digests = Object.fromEntries(
+    await Promise.all(Object.entries(files).map(async ([address, path]) => [address, digest(await readFile(path))])),
   );
-  return ['./', ...own, ...libraries.flat(), ...dist.map((path) => `rillm/dist/${path}`)];
+  return { digest: digest(JSON.stringify(digests)), files: digests };
 }
 
 async function filesIn(folder) {
@@ -79,7 +91,7 @@ export async function writePage(target, packed) {
     const licence = (await readdir(folder)).find((name) => /^licen[cs]e/i.test(name));
     if (licence !== undefined) await copied(join(folder, licence), join(target, 'vendor/licenses', `${path.replace('/', '-')}.txt`));
   }
-  await writeFile(join(target, 'shell.json'), JSON.stringify(await shellFiles(packed)));
+  await writeFile(join(target, 'shell.json'), JSON.stringify(await shellOf(await shellFiles(packed))));
 }
 
 async function copied(from, to) {

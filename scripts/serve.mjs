@@ -7,7 +7,7 @@ import { basename, dirname, join } from 'node:path';
 import send from 'send';
 
 import { Problem } from './command.mjs';
-import { libraryMounts, shellFiles } from './page.mjs';
+import { libraryMounts, shellFiles, shellOf } from './page.mjs';
 
 /**
  * Serves folders and single files.
@@ -90,7 +90,7 @@ export async function demoMounts(root, packed) {
   );
   const shell = join(root, '.cache/page/shell.json');
   await mkdir(dirname(shell), { recursive: true });
-  await writeFile(shell, JSON.stringify(await shellFiles(packed)));
+  await writeFile(shell, JSON.stringify(await shellOf(await shellFiles(packed))));
   return {
     '/': join(root, 'www'),
     '/shell.json': shell,

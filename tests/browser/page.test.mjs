@@ -2,15 +2,15 @@
 // loaded, and opens without a network. One page and the engine of the demo model serve most tests. How long the first paint and the first token take is told.
 
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { shellFiles, writePage } from '../../scripts/page.mjs';
+import { shellFiles, shellOf, writePage } from '../../scripts/page.mjs';
 import { serve } from '../../scripts/serve.mjs';
 import { golden, openStage, packedPackage, root, watchConsole } from './browser.mjs';
-import { answers, checkLayout, picture, settled, WIDE } from './page/stage.mjs';
+import { answers, checkLayout, eventually, picture, settled, WIDE } from './page/stage.mjs';
 
 const DEMO_MODEL = join(root, 'models/demo/rillm-demo-q8_0.gguf');
 const NO_DEMO_MODEL = existsSync(DEMO_MODEL) ? false : 'models/demo/rillm-demo-q8_0.gguf is not there';
@@ -119,44 +119,92 @@ test('a local file takes the place of the demo model', LIMIT, async () => {
   assert.match(await page.locator('.counts').textContent(), /^\d+ tokens/);
 });
 
-test('the page as files of its own opens without a network, with what was kept', LIMIT, async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'rillm-page-'));
+test('the page as files of its own opens without a network, and after an update with all of one version', LIMIT, async () => {
+  const parent = mkdtempSync(join(tmpdir(), 'rillm-page-'));
+  // Below a path that is named as models are.
+  const folder = join(parent, 'models/v1');
   const packed = await packedPackage();
   await writePage(folder, packed);
   // To load one is another test's subject.
   rmSync(join(folder, 'models'), { recursive: true });
-  const site = await serve({ '/': `${folder}/` });
+  let isDown = false;
+  let lists = 0;
+  // The server goes: harder than a flag of the browser, which service workers don't always heed.
+  const handle = (request, _response, pathname) => {
+    if (pathname.endsWith('/shell.json')) lists += 1;
+    if (isDown) request.socket.destroy();
+    return isDown;
+  };
+  const site = await serve({ '/': `${parent}/` }, { handle });
+  const address = `${site.origin}/models/v1/`;
   const context = await stage.browser.newContext();
   const visitor = await context.newPage();
   const watch = watchConsole(visitor, [...allowed, /ERR_/]);
+  const caches = () => visitor.evaluate(async () => (await globalThis.caches.keys()).filter((name) => name.startsWith('rillm-page')));
+  const visit = async () => {
+    await visitor.reload();
+    await visitor.locator('#choose-model').waitFor();
+  };
   try {
-    await visitor.goto(`${site.origin}/`);
+    await visitor.goto(address);
     await visitor.locator('#choose-model').waitFor();
     await visitor.evaluate(() => navigator.serviceWorker.ready);
-    const kept = await visitor.evaluate(async () =>
-      (await (await caches.open('rillm-page')).keys()).map(({ url }) => new URL(url).pathname),
+    const first = JSON.parse(readFileSync(join(folder, 'shell.json'), 'utf8'));
+    const names = await caches();
+    assert.deepEqual(names, [`rillm-page /models/v1/ ${first.digest}`]);
+    const kept = await visitor.evaluate(
+      async ([name]) => (await (await globalThis.caches.open(name)).keys()).map(({ url }) => new URL(url).href),
+      names,
     );
-    const wanted = (await shellFiles(packed)).map((path) => new URL(path, `${site.origin}/`).pathname);
+    const wanted = Object.keys(await shellFiles(packed)).map((path) => new URL(path, address).href);
     assert.deepEqual(
-      wanted.filter((path) => !kept.includes(path)),
+      wanted.filter((url) => !kept.includes(url)),
       [],
     );
     assert.ok(!kept.some((path) => /rillm_tensor|\.gguf/.test(path)), 'neither models nor what the page does not use');
     const manifest = await visitor.evaluate(async () => (await fetch(document.querySelector('link[rel=manifest]').href)).json());
-    for (const { src } of manifest.icons) assert.ok(kept.includes(`/${src}`), src);
-    // The server goes: harder than a flag of the browser, which service workers don't always heed.
-    await site.close();
-    await visitor.reload();
-    await visitor.locator('#choose-model').waitFor();
+    for (const { src } of manifest.icons) assert.ok(kept.includes(`${address}${src}`), src);
+    isDown = true;
+    await visit();
     await visitor.locator('#choose-model').click();
     await visitor.locator('#shelf-known').waitFor();
     await visitor.keyboard.press('Escape');
-    await visitor.goto(`${site.origin}/bench.html?model=x`);
+
+    // Another version, which has not arrived whole: it is served, and is not kept.
+    isDown = false;
+    const paths = Object.keys(first.files).map((path) => [path, join(folder, path === './' ? 'index.html' : path)]);
+    writeFileSync(join(folder, 'added.js'), 'document.documentElement.dataset.version = "two";\n');
+    appendFileSync(join(folder, 'page.js'), "import './added.js';\n");
+    const second = await shellOf({ ...Object.fromEntries(paths), 'added.js': join(folder, 'added.js') });
+    const broken = { ...second, files: { ...second.files, 'style.css': second.digest } };
+    writeFileSync(join(folder, 'shell.json'), JSON.stringify(broken));
+    lists = 0;
+    const version = () => visitor.evaluate(() => document.documentElement.dataset.version);
+    await visit();
+    assert.equal(await version(), 'two');
+    await eventually(async () => {
+      const { held, pending } = await visitor.evaluate(() => navigator.locks.query());
+      const isAtWork = [...held, ...pending].some(({ name }) => name.startsWith('rillm-page'));
+      assert.ok(lists > 0 && !isAtWork && (await caches()).length === 2);
+    });
+    isDown = true;
+    await visit();
+    assert.equal(await version(), undefined, 'the first version, which is whole');
+
+    // And when it is there.
+    isDown = false;
+    writeFileSync(join(folder, 'shell.json'), JSON.stringify(second));
+    await visit();
+    await eventually(async () => assert.deepEqual(await caches(), [`rillm-page /models/v1/ ${second.digest}`]));
+    isDown = true;
+    await visit();
+    assert.equal(await version(), 'two');
+    await visitor.goto(`${address}bench.html?model=x`);
     await visitor.locator('#run').waitFor();
     await watch.check();
   } finally {
     await context.close();
     await site.close();
-    rmSync(folder, { recursive: true, force: true });
+    rmSync(parent, { recursive: true, force: true });
   }
 });
