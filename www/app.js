@@ -33,7 +33,8 @@ export async function openApp(page) {
     editing: undefined,
     renaming: undefined,
     confirming: undefined,
-    search: { text: '', found: undefined },
+    /** `since`: what is begun later is shown too. */
+    search: { text: '', found: undefined, since: 0 },
     draft: tabGet('draft') ?? '',
     texts: { ...DEFAULTS, ...knownTexts(preferences.get('settings', {})) },
     tools: preferences.get('tools', []).filter(isBuiltIn),
@@ -233,7 +234,8 @@ export async function openApp(page) {
     },
     async saveEdit(text) {
       const { id } = app.editing;
-      if (text.trim() === '') return;
+      // The text stays in its field.
+      if (text.trim() === '' || app.chat.run !== undefined) return;
       app.editing = undefined;
       page.focus('prompt');
       page.follow();
@@ -278,7 +280,7 @@ export async function openApp(page) {
       changed();
     },
     async search(text) {
-      app.search.text = text;
+      Object.assign(app.search, { text, since: Date.now() });
       const found = text.trim() === '' ? undefined : await app.chat.search(text).catch(() => new Set());
       // A later search may have ended before this one.
       if (app.search.text === text) app.search.found = found;
@@ -306,8 +308,12 @@ export async function openApp(page) {
       page.focus('new-chat');
     },
     async exportAll() {
-      const all = await app.chat.export(app.chat.list.map(({ id }) => id));
-      page.save('rillm-conversations.json', toJson(all), 'application/json');
+      try {
+        const all = await app.chat.export(app.chat.list.map(({ id }) => id));
+        page.save('rillm-conversations.json', toJson(all), 'application/json');
+      } catch (error) {
+        showError(error);
+      }
     },
     exportShown(kind) {
       const { meta, messages } = app.chat.shown;
@@ -333,6 +339,10 @@ export async function openApp(page) {
       changed();
     },
 
+    typeSystem(text) {
+      app.chat.typeSystem(text);
+      changed();
+    },
     setSystem: (text) => app.chat.setSystem(text).then(changed),
     savePrompt(text) {
       app.prompts = [...app.prompts, [titleOf(text, 30), text]];
@@ -453,8 +463,9 @@ const knownTexts = (texts) =>
 const isPrompt = (prompt) => Array.isArray(prompt) && prompt.length === 2 && prompt.every((text) => typeof text === 'string');
 
 /** The end of an answer in words, if it is not as usual: who does not see the page has to hear it. */
-function endOf({ state, error } = {}) {
+function endOf({ state, error, calls = [] } = {}) {
   if (state === 'failed') return `No answer. ${error.code === 'page' ? error.message : adviceOf(error.code)}`;
+  if (state === 'done' && calls.length > 0) return 'The model waits for the result of a call.';
   return state === 'interrupted' ? 'Stopped.' : '';
 }
 

@@ -307,6 +307,47 @@ test('a setting that is wrong is named in words, where it stands and where it is
   await page.locator('#settings-panel > summary').click();
 });
 
+test('what is typed beside an answer that comes is not lost, and Escape ends what it is pressed in', LIMIT, async () => {
+  await begin();
+  await ask(page, 'One');
+  await page.getByRole('button', { name: 'Edit this message' }).click();
+  const editor = page.locator('.editor textarea');
+  await editor.fill('Two');
+  await plan(page, { deltas: [{ content: 'Slowly' }, { content: ' done' }], hold: true });
+  await page.locator('#prompt').fill('Other');
+  await page.locator('#prompt').press('Enter');
+  await answers(page).last().locator('.prose', { hasText: 'Slowly' }).waitFor();
+  await editor.press('Enter');
+  await page.locator('#system-panel > summary').click();
+  await page.locator('#system').fill('Talk like');
+  await page.getByRole('button', { name: 'Rename One' }).click();
+  await page.locator('.rename input').press('Escape');
+  await page.waitForFunction(() => document.activeElement.dataset.rename !== undefined);
+  await page.locator('#search').fill('one');
+  await page.locator('#search').press('Escape');
+  await eventually(async () => assert.equal(await page.locator('#search').inputValue(), ''));
+  assert.equal(await page.locator('#send').getAttribute('aria-label'), 'Stop', 'the answer goes on');
+  assert.equal(await page.locator('#system').inputValue(), 'Talk like');
+  assert.equal(await editor.inputValue(), 'Two');
+  await page.evaluate(() => stub.go());
+  await settled(page);
+  await eventually(async () => assert.equal(await answers(page).last().locator('.prose').innerText(), 'Slowly done'));
+  await editor.press('Enter');
+  await settled(page);
+  await eventually(async () => assert.deepEqual(await page.locator('.bubble').allTextContents(), ['Two']));
+  assert.equal((await requests()).at(-1).messages[0].content, 'Talk like');
+  // A prompt of one letter after the other, each drawn.
+  await page.locator('#system').focus();
+  await page.evaluate(() => {
+    const field = document.getElementById('system');
+    field.setRangeText(' a pirate', field.value.length, field.value.length, 'end');
+    field.dispatchEvent(new Event('input', { bubbles: true }));
+  });
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+  assert.equal(await page.locator('#system').inputValue(), 'Talk like a pirate');
+  await page.locator('#system-panel > summary').click();
+});
+
 test('edit, write again, and change between the versions; tokens of the cache are told', LIMIT, async () => {
   await begin();
   await ask(page, 'One');
@@ -415,6 +456,16 @@ test('reasoning is folded, and tools are called, with consent where they leave t
   await page.keyboard.press('Escape');
   await settled(page);
   await eventually(async () => assert.equal(await allow.count(), 0));
+  // It was stopped, and goes on.
+  await page.locator('.remark', { hasText: 'stopped at this call' }).waitFor();
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await allow.click();
+  await settled(page);
+  await eventually(async () => assert.match(await answers(page).last().locator('.prose').innerText(), /^You said: Page words/));
+  const rounds = Array.from({ length: 8 }, () => ({ deltas: [call(0, 'calculator', { expression: '6*7' })], finish: 'tool_calls' }));
+  await plan(page, ...rounds);
+  await ask(page, 'For ever');
+  await page.locator('.remark', { hasText: 'called tools 8 times in a row' }).waitFor();
   for (const name of ['calculator', 'fetch_address']) await page.locator(`#tool-${name}`).uncheck();
   await page.locator('#tools-panel > summary').click();
 });
@@ -456,21 +507,30 @@ test('a button that is pressed does not move away, whatever grows above it', LIM
   await page.locator('#settings-panel > summary').click();
 });
 
-test('a call that nothing answers takes its result from the person', LIMIT, async () => {
+test('calls that nothing answers take their results from the person', LIMIT, async () => {
   await begin();
+  const call = (index, id, name) => ({
+    tool_calls: [{ index, id, type: 'function', function: { name, arguments: '{"city": "Oslo"}' } }],
+  });
   await plan(
     page,
-    {
-      deltas: [{ tool_calls: [{ index: 0, id: 'w', type: 'function', function: { name: 'get_weather', arguments: '{"city": "Oslo"}' } }] }],
-      finish: 'tool_calls',
-    },
+    { deltas: [call(0, 'w', 'get_weather'), call(1, 'n', 'get_news')], finish: 'tool_calls' },
     { deltas: [{ content: 'It rains.' }] },
   );
   await ask(page, 'Weather?');
-  await page.locator('.call textarea').fill('rain, 4 °C');
+  const fields = page.locator('.call textarea');
+  await fields.nth(1).fill('none');
+  await fields.nth(0).fill('rain, 4 °C');
+  await page.getByRole('button', { name: 'Give the result' }).nth(0).click();
+  await settled(page);
+  await eventually(async () => assert.equal(await fields.count(), 1));
+  assert.equal(await fields.inputValue(), 'none', 'what was written for the other call');
   await page.getByRole('button', { name: 'Give the result' }).click();
   await settled(page);
-  assert.deepEqual((await requests()).at(-1).messages.at(-1), { role: 'tool', tool_call_id: 'w', content: 'rain, 4 °C' });
+  assert.deepEqual((await requests()).at(-1).messages.slice(-2), [
+    { role: 'tool', tool_call_id: 'w', content: 'rain, 4 °C' },
+    { role: 'tool', tool_call_id: 'n', content: 'none' },
+  ]);
   await eventually(async () => assert.equal(await answers(page).last().locator('.prose').innerText(), 'It rains.'));
 });
 
@@ -528,6 +588,9 @@ test('rename, search and delete; the focus is never lost', LIMIT, async () => {
   await page.waitForFunction(() => document.querySelectorAll('#conversations li').length === 1);
   await page.locator('#search').fill('nothing like it');
   await page.locator('#no-conversations', { hasText: 'Nothing was found' }).waitFor();
+  await begin();
+  await ask(page, 'Begun meanwhile');
+  await eventually(async () => assert.deepEqual(await titles(), ['Begun meanwhile']));
   await page.locator('#search').fill('');
   await page.getByRole('button', { name: /^Delete Sea/ }).click();
   await eventually(async () => assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Delete'));
@@ -618,6 +681,15 @@ test('two tabs: each hears of the other, both write, and nothing is overwritten'
     await eventually(async () => assert.equal(await page.locator('#prompt').inputValue(), 'Not to be lost'));
     await page.waitForFunction(() => document.activeElement.id === 'prompt');
     await page.locator('#prompt').fill('');
+    // A tab that goes in the middle of its answer says nothing of it.
+    await plan(other, { deltas: [{ content: 'Half' }, { content: ' lost' }], hold: true });
+    await other.locator('#prompt').fill('Left alone');
+    await other.locator('#prompt').press('Enter');
+    await page.locator('#conversations .open', { hasText: 'Left alone' }).click();
+    await answers(page).locator('.prose', { hasText: 'Half' }).waitFor();
+    assert.equal(await answers(page).getAttribute('aria-busy'), 'true');
+    await other.close();
+    await page.locator('.remark', { hasText: 'Interrupted' }).waitFor();
   } finally {
     await other.close();
   }
@@ -690,6 +762,16 @@ test('what the browser refuses to keep is shown all the same, and told', LIMIT, 
     await ask(page, 'Full');
     await page.getByRole('alert').filter({ hasText: 'no room for this conversation' }).waitFor();
     await eventually(async () => assert.equal(await answers(page).locator('.prose').innerText(), 'You said: Full'));
+    await page.locator('#new-chat').click();
+    await page.locator('#welcome').waitFor();
+    const [file] = await Promise.all([page.waitForEvent('download'), page.locator('#export').click()]);
+    const { conversations } = JSON.parse(await streamedText(await file.createReadStream()));
+    assert.deepEqual(
+      conversations.find(({ title }) => title === 'Full').messages.map(({ content }) => content),
+      ['Full', 'You said: Full'],
+    );
+    await page.locator('#conversations .open', { hasText: 'Full' }).click();
+    await answers(page).locator('.prose', { hasText: 'You said: Full' }).waitFor();
   } finally {
     await page.evaluate(() => (IDBObjectStore.prototype.put = put));
   }

@@ -30,12 +30,11 @@ function memoryStore() {
 
 const HOLD = Symbol('until it is stopped');
 
-function openChat({ faults = [] } = {}) {
+function openChat({ faults = [], store = memoryStore() } = {}) {
   const plans = [];
   const requests = [];
   const problems = [];
   const ended = [];
-  const store = memoryStore();
   let users = 0;
   const engine = {
     stats: async () => ({}),
@@ -75,13 +74,26 @@ function openChat({ faults = [] } = {}) {
     onProblem: ({ code }) => problems.push(code),
     onStoreProblem: ({ name }) => problems.push(name),
   });
-  return { chat, store, plans, requests, problems, ended, users: () => users, unload: () => (host = undefined) };
+  return {
+    chat,
+    store,
+    plans,
+    requests,
+    problems,
+    ended,
+    users: () => users,
+    unload: () => (host = undefined),
+    load: () => (host = { engine, name: 'a model', use }),
+  };
 }
 
 const texts = (chat) => chat.path.map(({ content }) => content);
 const last = (chat) => chat.path.at(-1);
 const call = (id, name, given) => ({
   tool_calls: [{ index: 0, id, type: 'function', function: { name, arguments: JSON.stringify(given) } }],
+});
+const twoCalls = (...all) => ({
+  tool_calls: all.map(({ tool_calls: [one] }, index) => ({ ...one, index })),
 });
 const soon = () => new Promise((resolve) => setTimeout(resolve, 10));
 
@@ -150,6 +162,9 @@ test('built-in tools run and the model goes on; at some point it has to end', as
   await chat.send('For ever');
   assert.equal(requests.length, 8);
   assert.equal(chat.run, undefined);
+  // A person may let it go on.
+  await chat.resume(last(chat).id);
+  assert.equal(requests.length, 15);
 });
 
 test('a call that the page does not know waits for a person, who answers it once', async () => {
@@ -160,6 +175,81 @@ test('a call that the page does not know waits for a person, who answers it once
   await Promise.all([chat.answerCall(id, 'w', 'sun'), chat.answerCall(id, 'w', 'rain')]);
   await chat.answerCall(id, 'w', 'snow');
   assert.deepEqual(texts(chat).slice(-2), ['sun', 'An answer']);
+});
+
+test('of several calls the page runs its own, and each of the others takes a result, in any order', async () => {
+  const { chat, plans, requests } = openChat();
+  plans.push({ parts: [twoCalls(call('w', 'get_weather', {}), call('n', 'get_news', {}))], finish: 'tool_calls' });
+  await chat.send('Weather and news?');
+  const { id } = last(chat);
+  await chat.answerCall(id, 'n', 'none');
+  assert.equal(requests.length, 1, 'one is missing');
+  await chat.answerCall(id, 'n', 'twice');
+  await chat.answerCall(id, 'w', 'sun');
+  assert.deepEqual(texts(chat), ['Weather and news?', '', 'none', 'sun', 'An answer']);
+  await chat.answerCall(id, 'w', 'too late');
+  assert.equal(chat.path.length, 5);
+
+  plans.push({ parts: [twoCalls(call('w', 'get_weather', {}), call('s', 'calculator', { expression: '6*7' }))], finish: 'tool_calls' });
+  await chat.send('Weather and a sum?');
+  assert.deepEqual(texts(chat).slice(-2), ['', '42']);
+  await chat.answerCall(chat.path.at(-2).id, 'w', 'rain');
+  assert.deepEqual(texts(chat).slice(-3), ['42', 'rain', 'An answer']);
+  assert.deepEqual(
+    requests
+      .at(-1)
+      .messages.slice(-2)
+      .map(({ tool_call_id, content }) => [tool_call_id, content]),
+    [
+      ['s', '42'],
+      ['w', 'rain'],
+    ],
+  );
+});
+
+test('a call that waited when the page was loaded again can be answered, or goes on', async () => {
+  const { chat, store, plans } = openChat();
+  plans.push({
+    parts: [twoCalls(call('f', 'fetch_address', { url: 'https://a.example/' }), call('w', 'get_weather', {}))],
+    finish: 'tool_calls',
+  });
+  void chat.send('Fetch');
+  await soon();
+  assert.equal(chat.run.consent.url, 'https://a.example/');
+  for (const isAllowedFirst of [true, false]) {
+    // Another page, with what is kept.
+    const later = openChat({ store: { ...memoryStore(), list: store.list, read: store.read, update: async () => true } });
+    await later.chat.open(chat.shown.meta.id);
+    const { id } = last(later.chat);
+    const allowing = async (asked) => {
+      await soon();
+      later.chat.run.consent.answer(false);
+      await asked;
+    };
+    if (isAllowedFirst) {
+      await allowing(later.chat.resume(id));
+      await later.chat.answerCall(id, 'w', 'sun');
+    } else await allowing(later.chat.answerCall(id, 'w', 'sun'));
+    const results = later.chat.path.filter(({ role }) => role === 'tool').map(({ call: of }) => of);
+    assert.deepEqual(results, isAllowedFirst ? ['f', 'w'] : ['w', 'f']);
+    assert.equal(last(later.chat).content, 'An answer');
+  }
+  chat.stop();
+});
+
+test('calls whose results are there go on when there is a model again', async () => {
+  const { chat, plans, unload, load } = openChat();
+  plans.push({ parts: [call('w', 'get_weather', {})], finish: 'tool_calls' });
+  await chat.send('Weather?');
+  const { id } = last(chat);
+  unload();
+  await chat.answerCall(id, 'w', 'sun');
+  assert.match(chat.shown.messages.get(id).error.message, /no model yet/);
+  assert.deepEqual(texts(chat), ['Weather?', '', 'sun']);
+  load();
+  await chat.resume(id);
+  assert.deepEqual(texts(chat), ['Weather?', '', 'sun', 'An answer']);
+  assert.equal(chat.shown.messages.get(id).error, undefined);
 });
 
 test('an id of a call that comes again later has a result of its own', async () => {
@@ -222,7 +312,7 @@ test('what is deleted in mid-answer, here or in another tab, does not come back'
 });
 
 test('where nothing can be kept the answer is shown, and is kept whole when there is room again', async () => {
-  const { chat, store, problems } = openChat();
+  const { chat, store, problems, plans } = openChat();
   const { write } = store;
   store.write = async () => {
     throw new DOMException('no room', 'QuotaExceededError');
@@ -230,9 +320,56 @@ test('where nothing can be kept the answer is shown, and is kept whole when ther
   await chat.send('Full');
   assert.deepEqual(texts(chat), ['Full', 'An answer']);
   assert.ok(problems.length > 0 && problems.every((name) => name === 'QuotaExceededError'));
+  // It is exported, and another one begins beside it.
+  const { id } = chat.shown.meta;
+  const exported = async () => (await chat.export([id]))[0]?.messages.size;
+  assert.equal(await exported(), 2);
+  chat.startNew();
+  assert.deepEqual(
+    chat.list.map((one) => one.id),
+    [id],
+  );
+  assert.deepEqual([await exported(), [...(await chat.search('an answer'))]], [2, [id]]);
+  assert.equal(await chat.open(id), true);
   store.write = write;
   await chat.send('Room');
   assert.equal([...store.all.values()][0].messages.size, 4);
+  // What is already kept and grows has the same right.
+  const { update } = store;
+  store.update = async () => {
+    throw new DOMException('no room', 'QuotaExceededError');
+  };
+  await chat.send('Full again');
+  assert.deepEqual([await exported(), store.all.get(id).messages.size], [6, 4]);
+  store.update = update;
+  await chat.rename(id, 'A title');
+  assert.equal(store.all.get(id).messages.size, 6);
+  // One that was never kept is deleted for good, also in mid-answer.
+  store.write = async () => {
+    throw new DOMException('no room', 'QuotaExceededError');
+  };
+  chat.startNew();
+  plans.push({ parts: ['Half', HOLD] });
+  const asked = chat.send('Doomed');
+  await soon();
+  store.write = write;
+  await chat.delete(chat.shown.meta.id);
+  await asked;
+  assert.deepEqual([chat.list.length, store.all.size], [1, 1]);
+});
+
+test('a running conversation is exported with what there is of its answer', async () => {
+  const { chat, plans } = openChat();
+  plans.push({ parts: ['Half', HOLD] });
+  const asked = chat.send('First');
+  await soon();
+  const [{ messages }] = await chat.export([chat.shown.meta.id]);
+  assert.deepEqual(
+    [...messages.values()].map(({ content }) => content),
+    ['First', 'Half'],
+  );
+  chat.stop();
+  await asked;
 });
 
 test('an answer that nobody writes any more was interrupted', async () => {

@@ -1,9 +1,10 @@
 // The conversations of this tab: what is shown, which of them are being answered, and what is kept of them. Knows the store and the engine, and nothing
 // of how anything looks.
 
-import { newestLeaf, newId, pathTo, resultsOf, titleOf } from '../conversations/tree.js';
+import { byTime, matcher } from '../conversations/store.js';
+import { newestLeaf, newId, openCalls, pathTo, titleOf } from '../conversations/tree.js';
 import { add, lockOf, newMessage, writeRounds } from './rounds.js';
-import { wellFormed } from './tools.js';
+import { isBuiltIn, wellFormed } from './tools.js';
 
 const NEW_TITLE = 'New conversation';
 
@@ -12,10 +13,15 @@ const NEW_TITLE = 'New conversation';
  * onAnswer(figures); onEnd(conversation); onProblem(error); onKept(); onStoreProblem(error).
  */
 export class Chat {
-  list = [];
   shown;
   #store;
   #events;
+  /** What the store lists. */
+  #listed = [];
+  /** Conversations of which something could not be kept, by id: they stay here, and are tried again with what is said next. */
+  #unkept = new Map();
+  /** Messages that another tab writes, whose end is waited for, by id. */
+  #watched = new Set();
   /** Conversations that are being answered here, by id: they go on when another one is shown. */
   #running = new Map();
 
@@ -33,6 +39,13 @@ export class Chat {
     return pathTo(this.shown.messages, this.shown.meta.leaf);
   }
 
+  /** All conversations, the one that was changed last first. */
+  get list() {
+    if (this.#unkept.size === 0) return this.#listed;
+    const kept = this.#listed.filter(({ id }) => !this.#unkept.has(id));
+    return byTime([...kept, ...[...this.#unkept.values()].map(({ meta }) => meta)]);
+  }
+
   isRunning(id) {
     return this.#running.has(id);
   }
@@ -43,7 +56,7 @@ export class Chat {
   }
 
   async refresh() {
-    this.list = await this.#store.list();
+    this.#listed = await this.#store.list();
     this.#events.onChange();
   }
 
@@ -56,13 +69,14 @@ export class Chat {
 
   /** Shows a conversation; false if it is gone. */
   async open(id) {
-    const running = this.#running.get(id);
-    if (running !== undefined) this.shown = running;
+    const held = this.#running.get(id) ?? this.#unkept.get(id);
+    if (held !== undefined) this.shown = held;
     else {
       const read = await this.#store.read(id);
       if (read === undefined) return false;
       await markInterrupted(read.messages);
       this.shown = { meta: read.conversation, messages: read.messages, isKept: true };
+      this.#watch(this.shown);
     }
     this.#events.onChange();
     return true;
@@ -76,7 +90,7 @@ export class Chat {
     if (messages.size === 0)
       Object.assign(
         meta,
-        { title: titleOf(wellFormed(text)) || NEW_TITLE },
+        { title: titleOf(wellFormed(text)) || NEW_TITLE, created: Date.now() },
         system === undefined ? {} : { system },
         tools === undefined ? {} : { tools },
       );
@@ -100,12 +114,13 @@ export class Chat {
     await this.#inRun(conversation, (run) => this.#answer(conversation, run, message.parent, given));
   }
 
-  /** Goes on with an answer that was cut. */
+  /** Goes on with an answer that was cut, or with calls of tools that were not run. */
   async resume(id) {
     const conversation = this.shown;
     const message = conversation.messages.get(id);
     if (message === undefined || this.isRunning(conversation.meta.id)) return;
-    const given = { message, goesOn: message.content !== '' };
+    const isWritten = message.finish === 'tool_calls' && openCalls(this.path, message) !== undefined;
+    const given = isWritten ? { message, isWritten } : { message, goesOn: message.content !== '' };
     await this.#inRun(conversation, (run) => this.#answer(conversation, run, message.parent, given));
   }
 
@@ -114,14 +129,14 @@ export class Chat {
     const conversation = this.shown;
     if (this.isRunning(conversation.meta.id)) return;
     const message = conversation.messages.get(id);
-    const known = resultsOf(this.path, message).map((result) => result.call);
-    if (known.includes(call)) return;
+    const open = (message && openCalls(this.path, message)) ?? [];
+    if (!open.some((one) => one.id === call)) return;
     await this.#inRun(conversation, async (run) => {
       const result = { ...newMessage(conversation.meta, conversation.meta.leaf, 'tool', wellFormed(text)), call };
       add(conversation, result);
       await this.#keep(conversation, [result]);
-      const isOpen = message.calls.some((one) => one.id !== call && !known.includes(one.id));
-      if (!isOpen) await this.#answer(conversation, run, result.id);
+      const isOpen = open.some((one) => one.id !== call && !isBuiltIn(one.name));
+      if (!isOpen) await this.#answer(conversation, run, message.parent, { message, isWritten: true });
     });
   }
 
@@ -141,8 +156,15 @@ export class Chat {
     await this.#keep(conversation, []);
   }
 
+  /** A system prompt that is still being typed: it holds, and is kept with `setSystem`. */
+  typeSystem(text) {
+    this.shown.meta.system = text;
+    this.shown.isTyped = true;
+  }
+
   async setSystem(text) {
     this.shown.meta.system = wellFormed(text);
+    this.shown.isTyped = false;
     if (this.shown.messages.size > 0) await this.#keep(this.shown, []);
   }
 
@@ -155,18 +177,24 @@ export class Chat {
       this.#events.onStoreProblem(error);
       return;
     }
+    this.#forget(id);
     if (this.shown.meta.id === id) this.startNew();
     await this.refresh();
   }
 
-  search(words) {
-    return this.#store.search(words);
+  /** The ids of conversations with these words. */
+  async search(words) {
+    const found = await this.#store.search(words);
+    const fits = matcher(words);
+    for (const [id, { meta, messages }] of this.#unkept)
+      if (fits(meta.title) || [...messages.values()].some(({ content }) => fits(content))) found.add(id);
+    return found;
   }
 
-  /** [{conversation, messages}] of these ids. */
+  /** [{conversation, messages}] of these ids, as they are now: what could not be kept is what has to be exported. */
   async export(ids) {
-    const read = await Promise.all(ids.map((id) => this.#store.read(id)));
-    return read.filter((one) => one !== undefined);
+    const all = await Promise.all(ids.map((id) => this.#conversation(id)));
+    return all.filter((one) => one !== undefined).map(({ meta, messages }) => ({ conversation: meta, messages }));
   }
 
   async import(all) {
@@ -179,13 +207,18 @@ export class Chat {
   async heard({ id, deleted }) {
     if (deleted) {
       this.stop(id);
+      this.#forget(id);
       if (this.shown.meta.id === id) this.startNew();
     } else if (this.shown.meta.id === id) {
       const read = await this.#store.read(id).catch(() => undefined);
+      if (read !== undefined && globalThis.navigator?.locks !== undefined) await markInterrupted(read.messages);
       const run = this.#running.get(id)?.run;
       if (read !== undefined && this.shown.meta.id === id) {
+        const { meta, isTyped } = this.shown;
         for (const message of read.messages.values()) if (message.id !== run?.message?.id) this.shown.messages.set(message.id, message);
-        if (run === undefined) this.shown.meta = read.conversation;
+        if (run === undefined && !this.#unkept.has(id))
+          this.shown.meta = isTyped ? { ...read.conversation, system: meta.system } : read.conversation;
+        this.#watch(this.shown);
       }
     }
     await this.refresh();
@@ -193,10 +226,30 @@ export class Chat {
 
   async #conversation(id) {
     if (this.shown.meta.id === id) return this.shown;
-    const running = this.#running.get(id);
-    if (running !== undefined) return running;
+    const held = this.#running.get(id) ?? this.#unkept.get(id);
+    if (held !== undefined) return held;
     const read = await this.#store.read(id);
     return read && { meta: read.conversation, messages: read.messages, isKept: true };
+  }
+
+  /** A conversation that was deleted: what is still on its way does not bring it back. */
+  #forget(id) {
+    for (const conversation of [this.shown, this.#running.get(id), this.#unkept.get(id)])
+      if (conversation?.meta.id === id) conversation.isDeleted = true;
+    this.#unkept.delete(id);
+  }
+
+  /** What another tab writes ends with that tab, which may go without a word: then its lock is free. */
+  #watch({ meta, messages, run }) {
+    if (globalThis.navigator?.locks === undefined) return;
+    for (const message of messages.values()) {
+      if (message.state !== 'writing' || message.id === run?.message?.id || this.#watched.has(message.id)) continue;
+      this.#watched.add(message.id);
+      void navigator.locks
+        .request(lockOf(message), { mode: 'shared' }, () => this.#watched.delete(message.id))
+        .then(() => this.heard({ id: meta.id }))
+        .catch(this.#events.onStoreProblem);
+    }
   }
 
   /** A question after `parent`, and its answer. */
@@ -225,16 +278,17 @@ export class Chat {
     }
   }
 
-  /** Answers after `parent`. `message`: what is written again or goes on. */
-  async #answer(conversation, run, parent, { message: given, goesOn = false, overrides = {} } = {}) {
+  /** Answers after `parent`. `message`: what is written again, goes on, or is written but for its calls. */
+  async #answer(conversation, run, parent, { message: given, goesOn = false, isWritten = false, overrides = {} } = {}) {
     const { meta } = conversation;
     const message = given ?? newMessage(meta, parent, 'assistant', '');
-    add(conversation, message);
+    if (isWritten) message.error = undefined;
+    else add(conversation, message);
     const host = this.#events.engine();
     const { fields, faults, tools, format } = this.#events.settings();
     const fault = host === undefined ? 'There is no model yet. Load one, and ask again.' : faults[0];
     if (fault !== undefined) {
-      Object.assign(message, { state: 'failed', error: { code: 'page', message: fault } });
+      Object.assign(message, { state: isWritten ? 'done' : 'failed', error: { code: 'page', message: fault } });
       await this.#keep(conversation, [message]);
       return;
     }
@@ -244,6 +298,7 @@ export class Chat {
       await writeRounds(conversation, run, message, {
         host,
         goesOn,
+        isWritten,
         asked,
         keep: (messages, tell) => this.#keep(conversation, messages, tell),
         onChange: this.#events.onChange,
@@ -256,19 +311,24 @@ export class Chat {
     }
   }
 
-  /** Keeps what changed. A conversation that another tab has deleted does not come back; one that was never kept, for want of room, is tried whole. */
+  /** Keeps what changed. A conversation that was deleted does not come back; one of which something was not kept, for want of room, is tried whole. */
   async #keep(conversation, messages, tell = true) {
-    const { meta, isKept } = conversation;
+    const { meta, isKept, isDeleted } = conversation;
+    if (isDeleted) return;
     meta.updated = Date.now();
+    const isWhole = isKept && !this.#unkept.has(meta.id);
+    const changed = isWhole ? messages : [...conversation.messages.values()];
     try {
       if (!isKept) {
-        await this.#store.write(meta, [...conversation.messages.values()]);
+        await this.#store.write(meta, changed);
         conversation.isKept = true;
-      } else if (!(await this.#store.update(meta, messages))) this.stop(meta.id);
-      this.#events.onKept();
+      } else if (!(await this.#store.update(meta, changed))) this.stop(meta.id);
+      this.#unkept.delete(meta.id);
+      if (this.#unkept.size === 0) this.#events.onKept();
       if (tell) await this.refresh();
     } catch (error) {
-      // What can't be kept is shown all the same.
+      // What can't be kept is shown all the same, and stays in the list.
+      if (!conversation.isDeleted) this.#unkept.set(meta.id, conversation);
       this.#events.onStoreProblem(error);
       this.#events.onChange();
     }

@@ -1,7 +1,7 @@
 // An answer of a conversation with the calls of tools in it: writes, runs what the model calls, and writes on. Keeps what comes while it comes. Knows one
 // conversation and nothing of the others.
 
-import { newId, pathTo } from '../conversations/tree.js';
+import { newId, openCalls, pathTo } from '../conversations/tree.js';
 import { writeAnswer } from './answer.js';
 import { requestOf } from './request.js';
 import { isBuiltIn, runTool } from './tools.js';
@@ -9,7 +9,7 @@ import { isBuiltIn, runTool } from './tools.js';
 /** How often an answer that is being written is kept, in milliseconds: what a reload loses of it. */
 const SAVE_MS = 400;
 /** Answers in a row that call tools, before the person has to ask again. */
-const MOST_ROUNDS = 8;
+export const MOST_ROUNDS = 8;
 
 /** The lock that is held while somebody writes a message: it tells other tabs, and this one after a reload. */
 export const lockOf = ({ id }) => `rillm-answer-${id}`;
@@ -29,45 +29,63 @@ export function add({ meta, messages }, message) {
 }
 
 /**
- * Writes `message`, which is in the conversation, and what follows calls of tools. `run`: {abort, message, tokens, consent}. `context`: host; goesOn; asked, what each
- * request has besides its messages; keep(messages, tell); onChange, onPart, onAnswer, onProblem. What fails ends in the message and does not reject.
+ * Writes `first`, which is in the conversation, and what follows calls of tools. `run`: {abort, message, tokens, consent}. `context`: host; goesOn; isWritten, for a
+ * message whose calls are what is left to do; asked, what each request has besides its messages; keep(messages, tell); onChange, onPart, onAnswer, onProblem. What fails
+ * ends in the message and does not reject.
  */
 export async function writeRounds(conversation, run, first, context) {
-  const { keep, onProblem } = context;
   const { meta } = conversation;
   const { signal } = run.abort;
-  let { goesOn } = context;
+  let { goesOn, isWritten } = context;
   let message = first;
   try {
     for (let round = 1; ; round++) {
-      prepare(message, goesOn);
-      message.model = context.host.name;
-      Object.assign(run, { message, tokens: 0 });
-      add(conversation, message);
-      await keep([message]);
-      await write(conversation, run, goesOn, context);
-      message.state = message.finish === 'cancelled' ? 'interrupted' : 'done';
-      await keep([message]);
-      const calls = message.calls ?? [];
-      if (signal.aborted || message.finish !== 'tool_calls' || calls.length === 0 || round >= MOST_ROUNDS) return;
-      if (!calls.every(({ name }) => isBuiltIn(name))) return;
-      for (const call of calls) {
-        const content = await runTool(call, { signal, consent: (url) => consent(run, url, context.onChange) });
-        const result = { ...newMessage(meta, meta.leaf, 'tool', content), call: call.id };
-        add(conversation, result);
-        await keep([result]);
-      }
+      if (!isWritten) await writeOne(conversation, run, message, { ...context, goesOn });
+      const hasCalls = (isWritten || message.finish === 'tool_calls') && (message.calls ?? []).length > 0;
+      if (signal.aborted || !hasCalls || round >= MOST_ROUNDS || !(await runCalls(conversation, run, message, context))) return;
       message = newMessage(meta, meta.leaf, 'assistant', '');
-      goesOn = false;
+      goesOn = isWritten = false;
     }
   } catch (error) {
-    if (message.state === 'writing') {
+    if (!signal.aborted) context.onProblem(error);
+  }
+}
+
+/** Writes one message, and keeps how it ended. The lock is held as long as what is kept says that it is being written. */
+async function writeOne(conversation, run, message, context) {
+  const { keep, goesOn, host } = context;
+  const work = async () => {
+    prepare(message, goesOn);
+    message.model = host.name;
+    Object.assign(run, { message, tokens: 0 });
+    add(conversation, message);
+    await keep([message]);
+    try {
+      await write(conversation, run, goesOn, context);
+      message.state = message.finish === 'cancelled' ? 'interrupted' : 'done';
+    } catch (error) {
       const { code = 'internal', message: words } = error;
       Object.assign(message, { state: 'failed', error: { code, message: words } });
+      throw error;
+    } finally {
       await keep([message]);
     }
-    if (!signal.aborted) onProblem(error);
+  };
+  await (globalThis.navigator?.locks === undefined ? work() : navigator.locks.request(lockOf(message), work));
+}
+
+/** Runs the calls that have no result and that this page answers; false if others are left, whose results a person gives. */
+async function runCalls(conversation, run, message, { keep, onChange }) {
+  const { meta, messages } = conversation;
+  const { signal } = run.abort;
+  const open = openCalls(pathTo(messages, meta.leaf), message) ?? [];
+  for (const call of open.filter(({ name }) => isBuiltIn(name))) {
+    const content = await runTool(call, { signal, consent: (url) => consent(run, url, onChange) });
+    const result = { ...newMessage(meta, meta.leaf, 'tool', content), call: call.id };
+    add(conversation, result);
+    await keep([result]);
   }
+  return open.every(({ name }) => isBuiltIn(name));
 }
 
 /** A message that is written again begins empty; one that goes on keeps what it has. */
@@ -83,7 +101,7 @@ async function write(conversation, run, goesOn, { host, asked, keep, onPart, onA
   const path = pathTo(conversation.messages, goesOn ? message.id : message.parent);
   const request = requestOf({ path, goesOn, ...asked });
   let keeping;
-  const work = async () => {
+  try {
     const before = await engine.stats();
     const { firstMs } = await writeAnswer(engine, request, message, {
       signal: abort.signal,
@@ -99,9 +117,6 @@ async function write(conversation, run, goesOn, { host, asked, keep, onPart, onA
     // An engine that was disposed of in between has no figures.
     const after = await engine.stats().catch(() => undefined);
     if (after !== undefined && message.usage !== undefined) onAnswer({ before, after, message, firstMs });
-  };
-  try {
-    await (globalThis.navigator?.locks === undefined ? work() : navigator.locks.request(lockOf(message), work));
   } finally {
     clearTimeout(keeping);
   }

@@ -146,9 +146,10 @@ class MemoryStore {
 }
 
 const mapOf = (messages) => new Map(messages.map((message) => [message.id, message]));
-const byTime = (all) => all.sort((a, b) => b.updated - a.updated);
+export const byTime = (all) => all.sort((a, b) => b.updated - a.updated);
 
-function matcher(words) {
+/** Whether a text has these words, whatever the case. */
+export function matcher(words) {
   const wanted = words.trim().toLocaleLowerCase();
   return (text) => text.toLocaleLowerCase().includes(wanted);
 }

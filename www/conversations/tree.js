@@ -44,6 +44,14 @@ export function resultsOf(path, { id }) {
   return end < 0 ? after : after.slice(0, end);
 }
 
+/** The calls of a message that have no result yet; undefined where it has no calls, or the conversation went on without them. */
+export function openCalls(path, message) {
+  const { calls = [] } = message;
+  const results = resultsOf(path, message);
+  if (calls.length === 0 || path.at(-1)?.id !== (results.at(-1) ?? message).id) return undefined;
+  return calls.filter(({ id }) => !results.some(({ call }) => call === id));
+}
+
 /** Units of a text that are looked at for each letter of a title: an emoji of a family has eleven. */
 const UNITS = 40;
 

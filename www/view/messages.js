@@ -4,8 +4,9 @@ import { html, nothing } from 'lit-html';
 import { keyed } from 'lit-html/directives/keyed.js';
 
 import { judged } from '../chat/format.js';
+import { MOST_ROUNDS } from '../chat/rounds.js';
 import { isBuiltIn } from '../chat/tools.js';
-import { resultsOf, versionsOf } from '../conversations/tree.js';
+import { openCalls, resultsOf, versionsOf } from '../conversations/tree.js';
 import { adviceOf } from './advice.js';
 import { tokensText } from './figures.js';
 import { ICONS } from './icons.js';
@@ -31,7 +32,7 @@ function question(app, message) {
   </article>`;
 }
 
-function editor({ actions, editing }, message) {
+function editor({ actions, editing, chat }, message) {
   const submit = (event) => {
     event.preventDefault();
     void actions.saveEdit(event.currentTarget.elements.text.value);
@@ -45,7 +46,7 @@ function editor({ actions, editing }, message) {
   return html`<form class="message user editor" aria-label="Edit your message" data-id=${message.id} @submit=${submit}>
     <textarea name="text" aria-label="Your message" dir="auto" rows="3" .value=${editing.text} @input=${({ currentTarget }) => (editing.text = currentTarget.value)} @keydown=${keys}></textarea>
     <div class="row">
-      <button type="submit" class="primary">Ask again</button>
+      <button type="submit" class="primary" ?disabled=${chat.run !== undefined}>Ask again</button>
       <button type="button" @click=${() => actions.cancelEdit()}>Cancel</button>
     </div>
   </form>`;
@@ -56,20 +57,21 @@ function answer(app, message, path) {
   const isWriting = message.state === 'writing';
   const isLast = path.at(-1)?.id === message.id;
   const { content, reasoning, calls = [], error } = message;
+  const open = isWriting ? undefined : openCalls(path, message);
   return html`<article class="message assistant" aria-label=${`Answer of ${message.model ?? 'the model'}`} aria-busy=${isWriting ? 'true' : nothing} data-id=${message.id}>
     ${reasoning ? thought(reasoning, isWriting && content === '') : nothing}
     ${isWriting && content === '' && !reasoning && calls.length === 0 ? html`<p class="waiting">Reading the prompt…</p>` : nothing}
     <div class="prose" ${markdown(content, !isWriting)}></div>
-    ${calls.map((call) => callTemplate(app, message, call, path, isWriting))}
+    ${calls.map((call) => callTemplate(app, message, call, path, open))}
     ${app.format.kind !== 'text' && isLast && !isWriting && content !== '' ? verdict(content, app.format) : nothing}
-    ${error === undefined ? nothing : failure(error)} ${remark(message)}
+    ${error === undefined ? nothing : failure(error)} ${chat.run === undefined && waitsForPage(message, open) ? waiting(path) : remark(message)}
     ${
       isWriting
         ? nothing
         : html`<div class="tools">
           ${versions(app, message)} ${content === '' ? nothing : action(app, message, 'copy', ICONS.copy, 'Copy', 'Copy this answer')}
           ${action(app, message, 'again', ICONS.again, error === undefined ? 'Again' : 'Try again', error === undefined ? 'Write this answer again' : 'Try again')}
-          ${isLast && canGoOn(message) ? html`<button type="button" class="quiet" @click=${() => actions.resume(message.id)} ?disabled=${chat.run !== undefined}><span>Continue</span></button>` : nothing}
+          ${waitsForPage(message, open) || (isLast && canGoOn(message)) ? html`<button type="button" class="quiet" @click=${() => actions.resume(message.id)} ?disabled=${chat.run !== undefined}><span>Continue</span></button>` : nothing}
           ${figures(message)}
         </div>`
     }
@@ -79,6 +81,19 @@ function answer(app, message, path) {
 const canGoOn = ({ state, finish, content, calls = [] }) =>
   calls.length === 0 && (state === 'interrupted' || (state === 'failed' && content !== '') || finish === 'length');
 
+/** Whether calls are left that the page could run, or all have results and the model has not gone on: after a stop, a reload or too many in a row. */
+const waitsForPage = ({ finish }, open) =>
+  finish === 'tool_calls' && open !== undefined && (open.length === 0 || open.some(({ name }) => isBuiltIn(name)));
+
+function waiting(path) {
+  const rounds = path.slice(path.findLastIndex(({ role }) => role === 'user') + 1).filter(({ role }) => role === 'assistant').length;
+  return html`<p class="remark">${
+    rounds < MOST_ROUNDS
+      ? 'The answer stopped at this call. “Continue” goes on with it.'
+      : `The model has called tools ${rounds} times in a row, and the page has stopped it here. “Continue” lets it go on.`
+  }</p>`;
+}
+
 function thought(reasoning, isOpenNow) {
   return html`<details class="reasoning">
     <summary>${isOpenNow ? 'Thinking…' : 'Reasoning'}</summary>
@@ -86,9 +101,10 @@ function thought(reasoning, isOpenNow) {
   </details>`;
 }
 
-function callTemplate({ chat, actions }, message, call, path, isWriting) {
+/** `open`: the calls of the message that wait for a result. What a person writes there stays while another call is being answered. */
+function callTemplate({ chat, actions }, message, call, path, open) {
   const result = resultsOf(path, message).find(({ call: id }) => id === call.id);
-  const isOpen = !isWriting && result === undefined && path.at(-1)?.id === message.id && !isBuiltIn(call.name) && chat.run === undefined;
+  const isOpen = open?.includes(call) && !isBuiltIn(call.name);
   const give = (event) => {
     event.preventDefault();
     void actions.answerCall(message.id, call.id, event.currentTarget.elements.result.value);
@@ -101,7 +117,7 @@ function callTemplate({ chat, actions }, message, call, path, isWriting) {
       isOpen
         ? html`<form @submit=${give}>
           <label>Nothing on this page answers this call. What did it return?<textarea name="result" rows="2" required></textarea></label>
-          <button type="submit">Give the result</button>
+          <button type="submit" ?disabled=${chat.run !== undefined}>Give the result</button>
         </form>`
         : nothing
     }

@@ -23,7 +23,7 @@ export function systemTemplate({ chat, actions, prompts }) {
   };
   const at = all.findIndex(([, text]) => text === system);
   return html`<label for="system">System prompt of this conversation</label>
-    <textarea id="system" rows="3" dir="auto" placeholder="None" .value=${live(system)} @change=${({ currentTarget }) => actions.setSystem(currentTarget.value)}></textarea>
+    <textarea id="system" rows="3" dir="auto" placeholder="None" .value=${live(system)} @input=${({ currentTarget }) => actions.typeSystem(currentTarget.value)} @change=${({ currentTarget }) => actions.setSystem(currentTarget.value)}></textarea>
     <label for="system-prompts">Take a prompt</label>
     <select id="system-prompts" @change=${choose}>
       <option value="" .selected=${live(at < 0)}>${system.trim() === '' ? 'None' : 'Your own'}</option>

@@ -1,17 +1,26 @@
 // The list of conversations: search, open, rename, delete, export and import.
 
 import { html, nothing } from 'lit-html';
+import { live } from 'lit-html/directives/live.js';
 import { repeat } from 'lit-html/directives/repeat.js';
 
 import { ICONS } from './icons.js';
+import { isComposing } from './keys.js';
 
 export function sidebarTemplate(app) {
   const { chat, actions, search, renaming } = app;
-  const shown = search.found === undefined ? chat.list : chat.list.filter(({ id }) => search.found.has(id));
+  const shown =
+    search.found === undefined ? chat.list : chat.list.filter(({ id, created }) => search.found.has(id) || created >= search.since);
+  // Escape ends the search, and not the answer that is being written.
+  const keys = (event) => {
+    if (event.key !== 'Escape' || isComposing(event)) return;
+    event.preventDefault();
+    if (search.text !== '') void actions.search('');
+  };
   return html`<div class="side-head">
       <button type="button" class="primary" id="new-chat" @click=${() => actions.startNew()}>${ICONS.plus}<span>New conversation</span></button>
       <label class="hidden" for="search">Search the conversations</label>
-      <input id="search" type="search" dir="auto" placeholder="Search" autocomplete="off" .value=${search.text} @input=${({ currentTarget }) => actions.search(currentTarget.value)} />
+      <input id="search" type="search" dir="auto" placeholder="Search" autocomplete="off" .value=${live(search.text)} @keydown=${keys} @input=${({ currentTarget }) => actions.search(currentTarget.value)} />
     </div>
     <ul id="conversations" class="conversations" aria-label="Conversations">
       ${repeat(
@@ -58,8 +67,13 @@ function renameForm({ actions, renaming }, meta) {
     event.preventDefault();
     void actions.rename(meta.id, event.currentTarget.elements.title.value);
   };
+  const keys = (event) => {
+    if (event.key !== 'Escape' || isComposing(event)) return;
+    event.preventDefault();
+    actions.startRename(undefined);
+  };
   return html`<form class="rename" @submit=${submit}>
-    <input name="title" aria-label="Title" dir="auto" maxlength="200" .value=${renaming.title} @keydown=${({ key }) => key === 'Escape' && actions.startRename(undefined)} />
+    <input name="title" aria-label="Title" dir="auto" maxlength="200" .value=${renaming.title} @input=${({ currentTarget }) => (renaming.title = currentTarget.value)} @keydown=${keys} />
     <button type="submit">Save</button>
   </form>`;
 }
