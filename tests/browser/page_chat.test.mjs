@@ -588,9 +588,6 @@ test('rename, search and delete; the focus is never lost', LIMIT, async () => {
   await page.waitForFunction(() => document.querySelectorAll('#conversations li').length === 1);
   await page.locator('#search').fill('nothing like it');
   await page.locator('#no-conversations', { hasText: 'Nothing was found' }).waitFor();
-  await begin();
-  await ask(page, 'Begun meanwhile');
-  await eventually(async () => assert.deepEqual(await titles(), ['Begun meanwhile']));
   await page.locator('#search').fill('');
   await page.getByRole('button', { name: /^Delete Sea/ }).click();
   await eventually(async () => assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Delete'));
@@ -600,6 +597,12 @@ test('rename, search and delete; the focus is never lost', LIMIT, async () => {
   await page.locator('#welcome').waitFor();
   await eventually(async () => assert.ok(!(await titles()).some((title) => title.startsWith('Sea'))));
   await page.waitForFunction(() => document.activeElement.id === 'new-chat');
+  await page.locator('#search').fill('nothing like it');
+  await page.locator('#no-conversations', { hasText: 'Nothing was found' }).waitFor();
+  await begin();
+  await ask(page, 'Begun meanwhile');
+  await eventually(async () => assert.deepEqual(await titles(), ['Begun meanwhile']));
+  await page.locator('#search').fill('');
 });
 
 test('a conversation that is deleted in mid-answer ends and does not come back', LIMIT, async () => {
