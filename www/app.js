@@ -11,6 +11,7 @@ import { titleOf } from './conversations/tree.js';
 import { faultOfContext } from './loading/fit.js';
 import { ModelLoader } from './loading/loader.js';
 import { isAtHand, servedHere, Shelf } from './loading/shelf.js';
+import { askToPersist } from './persistence.js';
 import { Preferences, tabGet, tabSet } from './preferences.js';
 import { adviceOf } from './view/advice.js';
 import { Figures } from './view/figures.js';
@@ -117,7 +118,7 @@ export async function openApp(page) {
       app.notice.isOfLoad = true;
     },
   });
-  app.shelf = new Shelf(changed);
+  app.shelf = new Shelf(changed, () => loadOptions());
 
   let isWatching = false;
   const lookAtGpu = async () => {
@@ -134,8 +135,8 @@ export async function openApp(page) {
       return { fields, faults: fault === undefined ? faults : [...faults, fault], tools: definitionsOf(app.tools), format };
     },
     onChange: changed,
-    onPart: (conversation, message, { content, tokens }) => {
-      if (tokens > 0) app.figures.tokens(tokens, app.chat.run?.message === message && app.chat.run.tokens === tokens);
+    onPart: (conversation, _message, { content, tokens, firstMs }) => {
+      if (tokens > 0) app.figures.tokens(tokens, firstMs);
       if (conversation === app.chat.shown) page.say(sentences.push(content));
       if (!isWatching) {
         isWatching = true;
@@ -145,6 +146,7 @@ export async function openApp(page) {
     },
     onAnswer: (figures) => app.figures.answer(figures),
     onEnd: (conversation) => {
+      if (conversation.isKept && store.isKept) void askToPersist(preferences);
       if (conversation !== app.chat.shown) return;
       page.say(sentences.end());
       page.say(endOf(app.chat.path.at(-1)));
@@ -160,15 +162,18 @@ export async function openApp(page) {
 
   const loadOptions = () => {
     const { contextLength = '', kvCache = '' } = app.loadOptions;
+    if (faultOfContext(contextLength) !== undefined) return kvCache === '' ? {} : { kvCache };
     return { ...(contextLength === '' ? {} : { contextLength: Number(contextLength) }), ...(kvCache === '' ? {} : { kvCache }) };
   };
   /** Loads a model as the person wants it; what they want has to be possible. */
-  const load = (source, name) => {
+  const load = async (source, name) => {
     const fault = faultOfContext(app.loadOptions.contextLength);
     page.closeModels();
     app.notice = fault === undefined ? undefined : { title: 'That can’t be loaded.', words: fault };
     changed();
-    return fault === undefined ? app.loader.load(source, { name, options: loadOptions() }) : undefined;
+    if (fault !== undefined) return;
+    await app.loader.load(source, { name, options: loadOptions() });
+    if (typeof source === 'string' && app.loader.current?.source === source) await askToPersist(preferences);
   };
 
   const setDraft = (text) => {
@@ -381,7 +386,7 @@ export async function openApp(page) {
     setLoadOption(name, text) {
       app.loadOptions = { ...app.loadOptions, [name]: text };
       preferences.set('loadOptions', app.loadOptions);
-      changed();
+      app.shelf.judgeAgain();
     },
 
     openModels() {
@@ -446,8 +451,7 @@ export async function openApp(page) {
     const { source, name } = preferences.get('model', {});
     const first = typeof source === 'string' && (await isAtHand(source)) ? { source, name } : (await servedHere())[0];
     const isIdle = app.loader.loading === undefined && app.loader.current === undefined;
-    const options = faultOfContext(app.loadOptions.contextLength) === undefined ? loadOptions() : {};
-    if (first !== undefined && isIdle) void app.loader.load(first.source, { name: first.name, options });
+    if (first !== undefined && isIdle) void app.loader.load(first.source, { name: first.name, options: loadOptions() });
   };
   return app;
 }

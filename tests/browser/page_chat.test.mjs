@@ -73,6 +73,7 @@ test('Markdown with code, tables and maths; what is hostile stays text', LIMIT, 
     code: element.querySelector('figure.code pre').textContent,
     maths: element.querySelectorAll('math').length,
     links: [...element.querySelectorAll('a')].map((link) => link.getAttribute('href')),
+    colours: [...element.querySelectorAll('a')].slice(0, 2).map((link) => getComputedStyle(link).color !== getComputedStyle(element).color),
     forbidden: element.querySelectorAll('img, script, svg, iframe, style, form, [onerror], [onload]').length,
     text: element.textContent,
   }));
@@ -81,6 +82,8 @@ test('Markdown with code, tables and maths; what is hostile stays text', LIMIT, 
   assert.equal(found.code, 'const a = "<b>";\n');
   assert.equal(found.maths, 2);
   assert.deepEqual(found.links.filter(Boolean), ['https://a.example/x', 'https://evil.example/?leak=1']);
+  assert.deepEqual(found.links.indexOf(null), 1);
+  assert.deepEqual(found.colours, [true, false], 'what leads nowhere does not look like a link');
   assert.equal(found.forbidden, 0);
   assert.match(found.text, /for \$5\./);
   assert.match(found.text, /<img src=x onerror/);
@@ -302,6 +305,12 @@ test('a setting that is wrong is named in words, where it stands and where it is
   await settled(page);
   assert.equal((await requests())[0].temperature, 0.05);
   await picture(page, 'settings');
+  const group = page.locator('#settings-panel details', { hasText: 'Mirostat' });
+  await group.evaluate((details) => (details.open = true));
+  await page.locator('#set-mirostat').check();
+  await page.getByRole('button', { name: 'Reset Mirostat 2' }).click();
+  await eventually(async () => assert.equal(await page.locator('#set-mirostat').isChecked(), false));
+  await group.evaluate((details) => (details.open = false));
   await page.locator('#reset-settings').click();
   await eventually(async () => assert.equal(await page.locator('#set-temperature').inputValue(), '0'));
   await page.locator('#settings-panel > summary').click();
@@ -317,6 +326,16 @@ test('what is typed beside an answer that comes is not lost, and Escape ends wha
   await page.locator('#prompt').fill('Other');
   await page.locator('#prompt').press('Enter');
   await answers(page).last().locator('.prose', { hasText: 'Slowly' }).waitFor();
+  // What shows that it goes on stands behind the last letter.
+  const carets = await answers(page)
+    .last()
+    .locator('.prose')
+    .evaluate((prose) =>
+      [prose, ...prose.querySelectorAll('*')]
+        .filter((element) => getComputedStyle(element, '::after').content === '""')
+        .map((element) => element.tagName),
+    );
+  assert.deepEqual(carets, ['P']);
   await editor.press('Enter');
   await page.locator('#system-panel > summary').click();
   await page.locator('#system').fill('Talk like');
@@ -556,7 +575,13 @@ test('JSON by a schema: the schema is checked as it is written, the answer when 
   await checkLayout(page, 'with a schema');
   await ask(page, 'Another');
   await eventually(async () => assert.match(await page.locator('.message .verdict').textContent(), /Not valid by the schema/));
+  // It is judged by what it was asked for, and not by what the next one will be.
+  await page.locator('#schema').fill('{"type": "string"}');
+  await eventually(async () => assert.match(await page.locator('.message .verdict').textContent(), /"number" is invalid/));
   await page.getByLabel('Any text').check();
+  await eventually(async () => assert.match(await page.locator('.message .verdict').textContent(), /Not valid by the schema/));
+  await ask(page, 'Words');
+  await eventually(async () => assert.equal(await page.locator('.message .verdict').count(), 0));
   await page.locator('#format-panel > summary').click();
 });
 
@@ -722,6 +747,23 @@ test('export and import: JSON comes back, Markdown reads, a broken file is refus
     .setInputFiles({ name: 'broken.json', mimeType: 'application/json', buffer: Buffer.from(one.slice(0, 99)) });
   await page.getByRole('alert').filter({ hasText: 'Nothing was imported' }).waitFor();
   await page.getByRole('button', { name: 'Close this notice' }).click();
+  // Where there is room for a part of a file only, nothing of it is kept.
+  const before = await titles();
+  await page.evaluate(() => {
+    globalThis.put = IDBObjectStore.prototype.put;
+    let left = 3;
+    IDBObjectStore.prototype.put = function (...args) {
+      if (left-- > 0) return put.apply(this, args);
+      throw new DOMException('no room', 'QuotaExceededError');
+    };
+  });
+  const { conversations, ...about } = JSON.parse(one);
+  const two = JSON.stringify({ ...about, conversations: [...conversations, ...conversations] });
+  await page.locator('#import-file').setInputFiles({ name: 'two.json', mimeType: 'application/json', buffer: Buffer.from(two) });
+  await page.getByRole('alert').filter({ hasText: 'Nothing was imported' }).waitFor();
+  await page.evaluate(() => (IDBObjectStore.prototype.put = put));
+  await ask(page, 'Go on');
+  await eventually(async () => assert.deepEqual((await titles()).sort(), before.sort()));
   await page.locator('#export-panel > summary').click();
 });
 

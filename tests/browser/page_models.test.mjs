@@ -84,6 +84,36 @@ test('the list says name, size, context and what fits; a check asks the headers'
   await eventually(async () =>
     assert.match(await known.filter({ hasText: 'Qwen3 8B' }).textContent(), /5\.00 GB, Q4_K, context 40,960.*a buffer of 5 GB is wanted/s),
   );
+  // A model is checked as it would be loaded, once at a time.
+  await page.evaluate(() => {
+    stub.inspected.length = 0;
+    stub.holdInspection = true;
+  });
+  const gemma = page.getByRole('button', { name: 'Check Gemma 3 4B' });
+  await gemma.click();
+  await gemma.filter({ hasText: 'Checking…' }).waitFor();
+  assert.equal(await gemma.isDisabled(), true);
+  await page.locator('dialog summary').click();
+  await page.locator('#context-length').fill('131072');
+  await page.locator('#kv-cache').selectOption('q8_0');
+  // What was found before, and what is on its way, is of another load.
+  const wanted = { contextLength: 131_072, kvCache: 'q8_0' };
+  await page.evaluate(() => {
+    stub.holdInspection = false;
+    stub.go();
+  });
+  await page.getByRole('button', { name: 'Check Qwen3 8B' }).click();
+  await known.filter({ hasText: 'Qwen3 8B' }).filter({ hasText: 'a buffer of 5 GB is wanted' }).waitFor();
+  await gemma.filter({ hasText: /^Check$/ }).waitFor();
+  assert.deepEqual(await page.evaluate(() => stub.inspected.map(({ options }) => options)), [{}, wanted]);
+  await eventually(async () =>
+    assert.match(await known.filter({ hasText: 'Qwen3 4B' }).locator('.fit').getAttribute('title'), /needs 12\.77 GB/),
+  );
+  await page.locator('#context-length').fill('');
+  await page.locator('#kv-cache').selectOption('');
+  await page.locator('dialog summary').click();
+  await page.getByRole('button', { name: 'Check Qwen3 8B' }).click();
+  await known.filter({ hasText: 'Qwen3 8B' }).filter({ hasText: 'a buffer of 5 GB is wanted' }).waitFor();
   await picture(page, 'models');
   await checkLayout(page, 'the dialog of models, wide');
   await page.setViewportSize(PHONE);
@@ -211,6 +241,22 @@ test('a download tells speed and time left, is paused, goes on, and is cancelled
   await ask(page, 'Still there?');
   await page.locator('#pause-load').click();
   await page.locator('#pause-load', { hasText: 'Pause' }).waitFor();
+  // What was said of the connection is no news when it is paused.
+  await page.locator('#cancel-load').click();
+  await page.evaluate(() => {
+    stub.loads.length = 1;
+    stub.loadEvents = [{ type: 'retrying', waitMs: 3000, message: 'no connection' }];
+  });
+  await openModels();
+  await page.locator('#model-query').fill('https://models.example/slow');
+  await page.locator('#model-query').press('Enter');
+  await page.locator('#progress-text', { hasText: 'Trying again in 3 s: no connection' }).waitFor();
+  await page.locator('#pause-load').click();
+  await page.locator('#progress-text', { hasText: 'are kept' }).waitFor();
+  await page.evaluate(() => (stub.loadEvents = []));
+  await page.locator('#pause-load').click();
+  await page.locator('#pause-load', { hasText: 'Pause' }).waitFor();
+  await page.evaluate(() => (stub.loads.length -= 1));
   await eventually(async () => assert.equal(await page.evaluate(() => stub.loads.length), 2));
   await page.locator('#cancel-load').click();
   await page.waitForFunction(() => document.getElementById('loading') === null);
@@ -255,6 +301,10 @@ test('files, folders and drops are loaded', LIMIT, async () => {
   assert.equal(
     await page.evaluate(() => JSON.parse(localStorage.getItem('rillm-preferences')).model.source),
     'https://models.example/second',
+  );
+  assert.ok(
+    await page.evaluate(() => JSON.parse(localStorage.getItem('rillm-preferences')).askedToPersist > 0),
+    'a model that was chosen is not to be taken away',
   );
 });
 

@@ -14,12 +14,15 @@ import { calculate } from '../../www/chat/calculator.js';
 import { messagesOf, requestOf } from '../../www/chat/request.js';
 import { Sentences } from '../../www/chat/sentences.js';
 import { FIELDS, faultOf, readSettings } from '../../www/chat/settings.js';
-import { runTool, TOOLS, wellFormed } from '../../www/chat/tools.js';
+import { runTool, TOOLS } from '../../www/chat/tools.js';
+import { wellFormed } from '../../www/conversations/text.js';
 import { fromJson, ImportProblem, toJson, toMarkdown } from '../../www/conversations/transfer.js';
 import { newestLeaf, newId, pathTo, titleOf, versionsOf } from '../../www/conversations/tree.js';
 import { deviceOf, faultOfContext, fitOf, fitOfInspection, fitOfRecommendation, neededBytes } from '../../www/loading/fit.js';
 import { isAddress, searchIn } from '../../www/loading/hub.js';
 import { KNOWN } from '../../www/loading/known.js';
+import { askToPersist } from '../../www/persistence.js';
+import { Figures } from '../../www/view/figures.js';
 import { LogWindow } from '../../www/view/log_window.js';
 import { adviceFor, browserOf } from '../../www/webgpu_advice.js';
 
@@ -91,6 +94,33 @@ test('conversations come back from a file as they went, under other ids', () => 
   assert.deepEqual(fromJson(toJson([])), []);
 });
 
+test('what an import has by halves does not break the page: figures without a number, and halves of characters', () => {
+  const data = JSON.parse(toJson([CONVERSATION]));
+  const [given] = data.conversations;
+  given.title = `${'a'.repeat(499)}😀😀`;
+  given.system = 'b\ud83d';
+  Object.assign(given.messages[1], {
+    content: '\ud83d!',
+    usage: { prompt_tokens: 1, completion_tokens: null, total_tokens: 2 },
+    timings: { tokens_per_s: null, prompt_ms: null },
+    format: { type: 'json_schema', json_schema: { name: 'answer', schema: { type: 'object' } } },
+  });
+  given.messages[1].calls[0].arguments = '{"a":"\ude00"}';
+  Object.assign(given.messages[0], {
+    usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3, prompt_tokens_details: null },
+    timings: { tokens_per_s: 5, decode_ms: null },
+  });
+  const [{ conversation, messages }] = fromJson(JSON.stringify(data));
+  const [question, answer] = messages.values();
+  assert.equal(conversation.title, `${'a'.repeat(499)}😀…`);
+  assert.equal(conversation.system, 'b\ufffd');
+  assert.deepEqual([answer.content, answer.calls[0].arguments], ['\ufffd!', '{"a":"\ufffd"}']);
+  assert.deepEqual([answer.usage, answer.timings], [undefined, undefined]);
+  assert.equal(answer.format.json_schema.schema.type, 'object');
+  assert.deepEqual(question.usage, { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 });
+  assert.deepEqual(question.timings, { tokens_per_s: 5 });
+});
+
 test('a file that is broken is refused with the place and the reason', () => {
   const broken = (change) => {
     const data = JSON.parse(toJson([CONVERSATION]));
@@ -108,6 +138,10 @@ test('a file that is broken is refused with the place and the reason', () => {
     [broken((data) => (data.conversations[0].messages[1].id = 'm1')), /no id of its own/],
     [broken((data) => (data.conversations[0].messages[1].calls = [{ id: 1 }])), /calls have to be a list/],
     [broken((data) => (data.conversations[0].title = {})), /title/],
+    [
+      broken((data) => (data.conversations[0].messages[1].format = { type: 'json_schema' })),
+      /message 2: its format has to be one of OpenAI/,
+    ],
     [broken((data) => (data.conversations[0].tools = [{ type: 'function' }])), /tools have to be a list of functions/],
     [broken((data) => (data.conversations[0].messages[1].usage = [])), /message 2: prompt_tokens of usage has to be a number/],
     [broken((data) => (data.conversations[0].messages[1].timings = { tokens_per_s: '5' })), /tokens_per_s of timings has to be a number/],
@@ -228,6 +262,56 @@ test('the calculator computes, and says what it can’t read', async () => {
   );
 });
 
+test('an address that leads to another one is not followed', async () => {
+  const { fetch } = globalThis;
+  const asked = [];
+  globalThis.fetch = async (url, { redirect }) => {
+    asked.push([url.href, redirect]);
+    return { type: 'opaqueredirect', ok: false, status: 0 };
+  };
+  try {
+    const context = { signal: new AbortController().signal, consent: async () => true };
+    const result = await runTool({ name: 'fetch_address', arguments: '{"url": "https://a.example/x"}' }, context);
+    assert.match(result, /^Error: a\.example redirects to another address, which the user has not allowed/);
+    assert.deepEqual(asked, [['https://a.example/x', 'manual']]);
+  } finally {
+    globalThis.fetch = fetch;
+  }
+});
+
+test('the browser is asked to keep what there is, and not each day', async () => {
+  const values = {};
+  const preferences = { get: (name, fallback) => values[name] ?? fallback, set: (name, value) => (values[name] = value) };
+  let asked = 0;
+  const storage = { persisted: async () => false, persist: async () => (asked += 1) };
+  await askToPersist(preferences, { ...storage, persisted: async () => true });
+  await askToPersist(preferences, {});
+  assert.equal(asked, 0);
+  await askToPersist(preferences, storage);
+  await askToPersist(preferences, storage);
+  assert.equal(asked, 1);
+  values.askedToPersist -= 8 * 86_400_000;
+  await askToPersist(preferences, { ...storage, persist: () => Promise.reject(new Error('no')) });
+  assert.ok(Date.now() - values.askedToPersist < 60_000);
+});
+
+test('the figures of an answer are known while it comes', () => {
+  const figures = new Figures();
+  const stats = (dispatches, maps) => ({ dispatches, maps, syncs: 0, live_bytes: 1 });
+  figures.look(stats(0, 0));
+  figures.tokens(1, 250);
+  figures.tokens(1, undefined);
+  figures.look(stats(20, 1));
+  assert.deepEqual([figures.first, figures.series.first], [250, [250]]);
+  assert.deepEqual([figures.series.dispatches, figures.series.waits], [[10], [0.5]]);
+  figures.answer({
+    before: stats(0, 0),
+    after: stats(30, 3),
+    message: { usage: { completion_tokens: 3 }, timings: { tokens_per_s: 8 } },
+  });
+  assert.deepEqual([figures.series.first, figures.series.dispatches], [[250], [10, 10]]);
+});
+
 test('half of a character is no text for a tokenizer', () => {
   assert.equal(wellFormed('a\ud83d'), 'a\ufffd');
   assert.equal(wellFormed('\ude00b😀'), '\ufffdb😀');
@@ -294,6 +378,13 @@ test('what fits follows the adapter, the memory and what was inspected', async (
   assert.deepEqual(fitOfRecommendation({ ...told, fits: false, problem }, 6), { verdict: 'unknown', words: 'no' });
   for (const text of [undefined, '', '1', '4096']) assert.equal(faultOfContext(text), undefined, text);
   for (const text of ['0', '-1', '1.5', 'long', ' ']) assert.match(faultOfContext(text), /whole number/, text);
+  const known = { bytes: 1000, kv: 16, context: 8192 };
+  assert.deepEqual(
+    [{}, { contextLength: 100 }, { contextLength: 10_000 }, { contextLength: 100, kvCache: 'q8_0' }, { kvCache: 'f32' }].map(
+      (options) => neededBytes(known, options) - 1000,
+    ),
+    [16 * 4096, 1600, 16 * 8192, 850, 32 * 4096],
+  );
   for (const model of KNOWN) assert.ok(neededBytes(model) >= model.bytes && model.source.startsWith('hf:'), model.name);
   assert.deepEqual(
     KNOWN.map(({ bytes }) => bytes),

@@ -2,9 +2,10 @@
 // of how anything looks.
 
 import { byTime, matcher } from '../conversations/store.js';
+import { wellFormed } from '../conversations/text.js';
 import { newestLeaf, newId, openCalls, pathTo, titleOf } from '../conversations/tree.js';
 import { add, lockOf, newMessage, writeRounds } from './rounds.js';
-import { isBuiltIn, wellFormed } from './tools.js';
+import { isBuiltIn } from './tools.js';
 
 const NEW_TITLE = 'New conversation';
 
@@ -197,8 +198,9 @@ export class Chat {
     return all.filter((one) => one !== undefined).map(({ meta, messages }) => ({ conversation: meta, messages }));
   }
 
+  /** All of them or, if that fails, none. */
   async import(all) {
-    for (const { conversation, messages } of all) await this.#store.write(conversation, [...messages.values()]);
+    await this.#store.writeAll(all.map(({ conversation, messages }) => ({ conversation, messages: [...messages.values()] })));
     await this.refresh();
     if (all.length > 0) await this.open(all[0].conversation.id);
   }

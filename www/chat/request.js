@@ -1,6 +1,6 @@
 // What the engine is asked: the messages of a branch as OpenAI's, with tools and form. Pure functions.
 
-import { wellFormed } from './tools.js';
+import { wellFormed } from '../conversations/text.js';
 
 /** What a call without a result counts as, so that templates which want one for each call don't fail. */
 const NO_RESULT = 'There is no result.';

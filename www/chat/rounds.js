@@ -53,10 +53,10 @@ export async function writeRounds(conversation, run, first, context) {
 
 /** Writes one message, and keeps how it ended. The lock is held as long as what is kept says that it is being written. */
 async function writeOne(conversation, run, message, context) {
-  const { keep, goesOn, host } = context;
+  const { keep, goesOn, host, asked } = context;
   const work = async () => {
     prepare(message, goesOn);
-    message.model = host.name;
+    Object.assign(message, { model: host.name, format: asked.format });
     Object.assign(run, { message, tokens: 0 });
     add(conversation, message);
     await keep([message]);
@@ -103,7 +103,7 @@ async function write(conversation, run, goesOn, { host, asked, keep, onPart, onA
   let keeping;
   try {
     const before = await engine.stats();
-    const { firstMs } = await writeAnswer(engine, request, message, {
+    await writeAnswer(engine, request, message, {
       signal: abort.signal,
       onPart: (part) => {
         run.tokens += part.tokens;
@@ -116,7 +116,7 @@ async function write(conversation, run, goesOn, { host, asked, keep, onPart, onA
     });
     // An engine that was disposed of in between has no figures.
     const after = await engine.stats().catch(() => undefined);
-    if (after !== undefined && message.usage !== undefined) onAnswer({ before, after, message, firstMs });
+    if (after !== undefined && message.usage !== undefined) onAnswer({ before, after, message });
   } finally {
     clearTimeout(keeping);
   }

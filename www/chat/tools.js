@@ -1,6 +1,7 @@
 // The tools that come with the page: the time, a calculator, and the fetch of an address, for which a person is asked first. What they give goes back to
 // the model as text.
 
+import { wellFormed } from '../conversations/text.js';
 import { calculate } from './calculator.js';
 
 /** Characters of a fetched page that the model gets: small models have small contexts. */
@@ -87,12 +88,16 @@ async function fetchAddress(text, consent, signal) {
     response = await fetch(url, {
       credentials: 'omit',
       referrerPolicy: 'no-referrer',
+      // Where it leads, nobody was asked.
+      redirect: 'manual',
       signal: AbortSignal.any([signal, AbortSignal.timeout(FETCH_MS)]),
     });
   } catch (error) {
     if (signal.aborted) throw error;
     throw new Error(`${url.host} can’t be read: it does not answer, or it does not allow pages of other sites to read it`);
   }
+  if (response.type === 'opaqueredirect')
+    throw new Error(`${url.host} redirects to another address, which the user has not allowed: ask for that address itself`);
   if (!response.ok) throw new Error(`${url.host} answered with status ${response.status}`);
   const type = response.headers.get('content-type') ?? '';
   if (!/text|json|xml|javascript/.test(type)) throw new Error(`${url.host} sent ${type || 'something without a type'}, which is no text`);
@@ -131,9 +136,4 @@ function wordsOf(html) {
 function shortened(text) {
   if (text.length <= MOST_CHARACTERS) return text;
   return `${wellFormed(text.slice(0, MOST_CHARACTERS))}\n[cut: ${text.length - MOST_CHARACTERS} characters more]`;
-}
-
-/** A text without halves of characters, which no tokenizer can read. */
-export function wellFormed(text) {
-  return text.toWellFormed?.() ?? text.replace(/[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/g, '\uFFFD');
 }

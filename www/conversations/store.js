@@ -53,14 +53,37 @@ class Store {
   }
 
   /** Keeps a conversation and, of its messages, those in `messages`. */
-  async write(conversation, messages = []) {
+  write(conversation, messages = []) {
+    return this.writeAll([{ conversation, messages }]);
+  }
+
+  /** Keeps all of [{conversation, messages: list}], or none. */
+  async writeAll(all) {
     const transaction = this.#database.transaction(['conversations', 'messages'], 'readwrite');
-    await Promise.all([
-      transaction.objectStore('conversations').put(conversation),
-      ...messages.map((message) => transaction.objectStore('messages').put(message)),
-      transaction.done,
-    ]);
-    this.#tell(conversation.id);
+    transaction.done.catch(() => {});
+    const asked = [];
+    const put = (name, value) => {
+      const kept = transaction.objectStore(name).put(value);
+      // If another one fails first, nobody waits for this one.
+      kept.catch(() => {});
+      asked.push(kept);
+    };
+    try {
+      for (const { conversation, messages } of all) {
+        put('conversations', conversation);
+        for (const message of messages) put('messages', message);
+      }
+      await Promise.all([...asked, transaction.done]);
+    } catch (error) {
+      // What was put before would stay otherwise.
+      try {
+        transaction.abort();
+      } catch {
+        // The database has done so itself.
+      }
+      throw error;
+    }
+    for (const { conversation } of all) this.#tell(conversation.id);
   }
 
   /** Changes what is kept of a conversation; resolves to false if another tab has deleted it, and then nothing of it comes back. */
@@ -124,6 +147,10 @@ class MemoryStore {
     const { messages: known = new Map() } = this.#all.get(conversation.id) ?? {};
     for (const message of messages) known.set(message.id, structuredClone(message));
     this.#all.set(conversation.id, { conversation: { ...conversation }, messages: known });
+  }
+
+  async writeAll(all) {
+    for (const { conversation, messages } of all) await this.write(conversation, messages);
   }
 
   async update(conversation, messages) {

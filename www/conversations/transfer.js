@@ -1,18 +1,20 @@
 // Conversations as files: JSON, which comes back as it went, and Markdown, which is for reading. Knows nothing of the database.
 
-import { newId, pathTo } from './tree.js';
+import { wellFormed } from './text.js';
+import { newId, pathTo, titleOf } from './tree.js';
 
 const FORMAT = 'rillm-conversations';
 const VERSION = 1;
 const ROLES = ['user', 'assistant', 'tool'];
 /** What a message may have besides what every message has, and of which type. */
 const OPTIONAL = { content: 'string', reasoning: 'string', call: 'string', finish: 'string', model: 'string', cached: 'number' };
-/** Objects that a message may have: the fields that the page reads, and of which type. */
+/** Objects that a message may have: the fields that the page reads, and of which type. One that lacks a field is left out. */
 const OBJECTS = {
   usage: { prompt_tokens: 'number', completion_tokens: 'number', total_tokens: 'number' },
   timings: { tokens_per_s: 'number' },
   error: { code: 'string', message: 'string' },
 };
+const LONGEST_TITLE = 500;
 
 /** A file that is no export of this page, in words for the person who chose it. */
 export class ImportProblem extends Error {}
@@ -32,9 +34,7 @@ export function fromJson(text) {
     throw new ImportProblem(`The file is no JSON: ${error.message}.`);
   }
   if (data?.format !== FORMAT || !Array.isArray(data.conversations)) {
-    throw new ImportProblem(
-      'The file holds no conversations of this page. Choose one that “Export” has made, or a list of messages as JSON.',
-    );
+    throw new ImportProblem('The file holds no conversations of this page. Choose one that “Export” or “As JSON” has made.');
   }
   if (data.version !== VERSION)
     throw new ImportProblem(
@@ -64,17 +64,20 @@ function readConversation(given, where) {
     for (const [name, type] of Object.entries(OPTIONAL)) {
       if (message[name] === undefined || message[name] === null) continue;
       if (typeof message[name] !== type) throw new ImportProblem(`${at}: ${name} has to be a ${type}.`);
-      read[name] = message[name];
+      read[name] = type === 'string' ? wellFormed(message[name]) : message[name];
     }
     for (const [name, fields] of Object.entries(OBJECTS)) {
       if (message[name] === undefined || message[name] === null) continue;
+      const known = Object.entries(message[name]).filter(([, value]) => value !== null);
       for (const [field, type] of Object.entries(fields)) {
         const value = message[name][field];
         // JSON has null for a number without an end.
         if (value !== null && typeof value !== type) throw new ImportProblem(`${at}: ${field} of ${name} has to be a ${type}.`);
       }
-      read[name] = message[name];
+      const isWhole = Object.keys(fields).every((field) => known.some(([name]) => name === field));
+      if (isWhole) read[name] = Object.fromEntries(known.map(([field, value]) => [field, wellFormedIfText(value)]));
     }
+    if (message.format !== undefined && message.format !== null) read.format = readFormat(message.format, at);
     if (message.calls !== undefined) read.calls = readCalls(message.calls, at);
     read.created = Number.isFinite(message.created) ? message.created : n;
     read.state =
@@ -85,8 +88,8 @@ function readConversation(given, where) {
     throw new ImportProblem(`${where}: its tools have to be a list of functions as in OpenAI’s API.`);
   const conversation = {
     id,
-    title: title.slice(0, 500),
-    system,
+    title: titleOf(wellFormed(title), LONGEST_TITLE),
+    system: wellFormed(system),
     created: Number.isFinite(created) ? created : Date.now(),
     updated: Number.isFinite(updated) ? updated : Date.now(),
     leaf: ids.get(leaf) ?? [...messages.keys()].at(-1) ?? null,
@@ -95,13 +98,22 @@ function readConversation(given, where) {
   return { conversation, messages };
 }
 
+const wellFormedIfText = (value) => (typeof value === 'string' ? wellFormed(value) : value);
+
+/** The form that an answer was asked for in. */
+function readFormat(format, at) {
+  const isSchema = format?.type === 'json_schema' && ['object', 'boolean'].includes(typeof format.json_schema?.schema);
+  if (format?.type !== 'json_object' && !isSchema) throw new ImportProblem(`${at}: its format has to be one of OpenAI’s API.`);
+  return format;
+}
+
 const isTool = (tool) => tool?.type === 'function' && typeof tool.function?.name === 'string';
 
 function readCalls(calls, at) {
   const isCall = (call) => ['id', 'name', 'arguments'].every((name) => typeof call?.[name] === 'string');
   if (!Array.isArray(calls) || !calls.every(isCall))
     throw new ImportProblem(`${at}: its calls have to be a list of {id, name, arguments}.`);
-  return calls.map(({ id, name, arguments: text }) => ({ id, name, arguments: text }));
+  return calls.map(({ id, name, arguments: text }) => ({ id: wellFormed(id), name: wellFormed(name), arguments: wellFormed(text) }));
 }
 
 /** The branch that is shown, for reading. */

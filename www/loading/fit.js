@@ -28,9 +28,12 @@ function isSoftware(adapter) {
   return (adapter.info?.isFallbackAdapter ?? adapter.isFallbackAdapter ?? false) || adapter.info?.architecture === 'swiftshader';
 }
 
-/** Bytes on the GPU of a model that is known by its figures alone. */
-export function neededBytes({ bytes, kv, context }) {
-  return bytes + kv * Math.min(context, DEFAULT_CONTEXT);
+/** What a token takes in the KV cache, of what it takes in f16. */
+const CACHE_PARTS = { f32: 2, f16: 1, q8_0: 34 / 64 };
+
+/** Bytes on the GPU of a model that is known by its figures alone, as a load with these options makes it. */
+export function neededBytes({ bytes, kv, context }, { contextLength = DEFAULT_CONTEXT, kvCache = 'f16' } = {}) {
+  return bytes + kv * (CACHE_PARTS[kvCache] ?? 1) * Math.min(context, contextLength);
 }
 
 /**

@@ -56,7 +56,7 @@ export class ModelLoader {
   /** Ends the download; what came in stays, and `resume` goes on at its byte. */
   pause() {
     if (this.loading?.phase !== 'loading') return;
-    this.loading.phase = 'paused';
+    Object.assign(this.loading, { phase: 'paused', status: undefined });
     this.#abort.abort();
     this.#events.onChange();
   }
@@ -86,8 +86,10 @@ export class ModelLoader {
   }
 
   #report(loading, what) {
+    // What was on its way when it was paused or given up is no news any more.
+    if (this.loading !== loading || loading.phase !== 'loading') return;
     Object.assign(loading, what);
-    if (this.loading === loading) this.#events.onChange();
+    this.#events.onChange();
   }
 }
 

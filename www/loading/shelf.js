@@ -23,13 +23,16 @@ export class Shelf {
   /** Models run on the CPU here. */
   isOnCpu = false;
   #onChange;
+  #options;
   #device;
   #search;
-  /** What `Engine.inspect` said, by source. */
+  /** What `Engine.inspect` said of a load with the options that hold now, by source. */
   #checked = new Map();
 
-  constructor(onChange) {
+  /** `options()`: those that models are loaded with. */
+  constructor(onChange, options = () => ({})) {
     this.#onChange = onChange;
+    this.#options = options;
   }
 
   get isAddress() {
@@ -107,26 +110,48 @@ export class Shelf {
   }
 
   /** Reads a model's headers, and says whether it fits. On the CPU that is the question of how fast it will be, which is measured. */
-  async check(entry) {
-    entry.isChecking = true;
+  async check({ source }) {
+    if (this.#checking.has(source)) return;
+    this.#checking.add(source);
     this.#onChange();
+    const checked = this.#checked;
     try {
-      const found = await Engine.inspect(entry.source);
+      const load = this.#options();
+      const found = await Engine.inspect(source, load);
       const device = await this.device();
-      const options = { device: 'cpu', minTokensPerSecond: READING };
+      const options = { ...load, device: 'cpu', minTokensPerSecond: READING };
       const fit = {
         ...(device.is_on_cpu
-          ? fitOfRecommendation((await Engine.recommend([entry.source], options))[0], READING)
+          ? fitOfRecommendation((await Engine.recommend([source], options))[0], READING)
           : fitOfInspection(found, device)),
         isChecked: true,
       };
       const context = found.trained_context_length === undefined ? '' : `, context ${found.trained_context_length.toLocaleString('en')}`;
-      this.#checked.set(entry.source, { fit, facts: `${sizeText(found.file_bytes)}, ${found.quantization}${context}` });
+      checked.set(source, { fit, facts: `${sizeText(found.file_bytes)}, ${found.quantization}${context}` });
     } catch ({ message }) {
-      this.#checked.set(entry.source, { fit: { verdict: 'unknown', words: message, isChecked: true } });
+      checked.set(source, { fit: { verdict: 'unknown', words: message, isChecked: true } });
     }
-    Object.assign(entry, this.#checked.get(entry.source), { isChecking: false });
+    this.#checking.delete(source);
+    // The lists may be others by now, and what was found may be of options that no longer hold.
+    for (const entry of this.#entries()) if (entry.source === source) Object.assign(entry, this.#checked.get(source));
     this.#onChange();
+  }
+
+  isChecking(source) {
+    return this.#checking.has(source);
+  }
+
+  /** Models will be loaded with other options: what was found of them no longer holds. */
+  judgeAgain() {
+    this.#checked = new Map();
+    for (const entry of this.#entries()) Object.assign(entry, this.#judged(entry));
+    this.#onChange();
+  }
+
+  #checking = new Set();
+
+  #entries() {
+    return [...Object.values(this.#all).flat(), ...this.found];
   }
 
   /** Says something above the lists. */
@@ -141,9 +166,18 @@ export class Shelf {
   }
 
   #entry(entry, device) {
-    const { bytes, kv = 0, context = 0, kept } = entry;
-    const known = bytes === undefined ? kept?.size : neededBytes({ bytes, kv, context });
-    return { ...entry, fit: known === undefined ? undefined : fitOf({ needed: known }, device), ...this.#checked.get(entry.source) };
+    const described = { ...entry, device, described: entry.facts };
+    return { ...described, ...this.#judged(described) };
+  }
+
+  /** {facts, fit} of an entry by its figures, or by its headers if they were asked. */
+  #judged({ source, bytes, kv = 0, context = 0, kept, device, described }) {
+    const known = bytes === undefined ? kept?.size : neededBytes({ bytes, kv, context }, this.#options());
+    return {
+      facts: described,
+      fit: known === undefined ? undefined : fitOf({ needed: known }, device),
+      ...this.#checked.get(source),
+    };
   }
 
   #filter() {

@@ -26,11 +26,16 @@ export class Figures {
   #tokens = 0;
   #seen;
 
-  /** Tokens that came now. The first of an answer waits for the whole prompt, so time is counted from it on. */
-  tokens(count, isFirst) {
+  /** Tokens that came now; `firstMs` of the first of an answer, which waits for the whole prompt: the time of the others is counted from it on. */
+  tokens(count, firstMs) {
     const now = performance.now();
+    const isFirst = firstMs !== undefined;
     this.#tokens += count;
-    if (isFirst) this.#arrivals = [];
+    if (isFirst) {
+      this.#arrivals = [];
+      this.first = firstMs;
+      push(this.series.first, firstMs);
+    }
     this.#arrivals.push([now, isFirst ? 0 : count]);
     while (this.#arrivals.length > 2 && now - this.#arrivals[0][0] > WINDOW_MS) this.#arrivals.shift();
     const ms = now - this.#arrivals[0][0];
@@ -54,11 +59,9 @@ export class Figures {
   }
 
   /** The end of an answer. */
-  answer({ before, after, message: { usage, timings }, firstMs }) {
+  answer({ before, after, message: { usage, timings } }) {
     const tokens = Math.max(1, usage.completion_tokens);
     if (timings?.tokens_per_s > 0) this.speed = timings.tokens_per_s;
-    this.first = firstMs;
-    push(this.series.first, firstMs);
     push(this.series.memory, after.live_bytes);
     this.#seen = { stats: after, tokens: this.#tokens };
     const per = (name) => (after[name] - before[name]) / tokens;
@@ -99,8 +102,8 @@ export function figuresTemplate({ figures, loader }) {
       ${plot({ id: 'speed', label: 'Tokens per second', text: number(speed), series: series.speed })}
       ${plot({ id: 'first-token', label: 'First token, ms', text: first === undefined ? NONE : Math.round(first).toLocaleString('en'), series: series.first })}
       ${plot({ id: 'gpu-memory', label: memory, text: series.memory.length > 0 ? sizeText(series.memory.at(-1)) : NONE, series: series.memory })}
-      ${plot({ id: 'dispatches', label: 'Dispatches per token', text: number(last?.dispatches), series: series.dispatches })}
-      ${plot({ id: 'waits', label: 'Waits per token', text: last === undefined ? NONE : last.waits.toFixed(2), series: series.waits })}
+      ${plot({ id: 'dispatches', label: 'Dispatches per token', text: number(series.dispatches.at(-1)), series: series.dispatches })}
+      ${plot({ id: 'waits', label: 'Waits per token', text: series.waits.at(-1)?.toFixed(2) ?? NONE, series: series.waits })}
     </div>
     ${lines([
       ['Adapter', info === undefined ? NONE : adapterName(info.adapter)],

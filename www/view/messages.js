@@ -16,7 +16,7 @@ import { markdown } from './markdown.js';
 /** Tools whose results are shown under their call and nowhere else. */
 const RESULT_LINES = 12;
 
-/** `app`: {chat, editing, actions, schema}. */
+/** `app`: {chat, editing, actions}. */
 export function messageTemplate(app, message, path) {
   if (message.role === 'tool') return nothing;
   return message.role === 'user' ? question(app, message) : answer(app, message, path);
@@ -63,7 +63,7 @@ function answer(app, message, path) {
     ${isWriting && content === '' && !reasoning && calls.length === 0 ? html`<p class="waiting">Reading the prompt…</p>` : nothing}
     <div class="prose" ${markdown(content, !isWriting)}></div>
     ${calls.map((call) => callTemplate(app, message, call, path, open))}
-    ${app.format.kind !== 'text' && isLast && !isWriting && content !== '' ? verdict(content, app.format) : nothing}
+    ${message.format !== undefined && isLast && !isWriting && content !== '' ? verdict(content, message.format) : nothing}
     ${error === undefined ? nothing : failure(error)} ${chat.run === undefined && waitsForPage(message, open) ? waiting(path) : remark(message)}
     ${
       isWriting
@@ -137,9 +137,9 @@ function pretty(text) {
   }
 }
 
-function verdict(content, { kind, read }) {
-  if (kind === 'schema' && read.schema === undefined) return nothing;
-  const { valid, words } = judged(content, kind === 'schema' ? read.schema : undefined);
+/** By the form that the answer was asked for in. */
+function verdict(content, { json_schema: asked }) {
+  const { valid, words } = judged(content, asked?.schema);
   return html`<p class=${valid ? 'verdict good' : 'verdict bad'}>${valid ? '✓' : '✗'} ${words}</p>`;
 }
 

@@ -7,6 +7,7 @@ import { repeat } from 'lit-html/directives/repeat.js';
 
 import { faultOfContext, sizeText } from '../loading/fit.js';
 import { ICONS } from './icons.js';
+import { isComposing } from './keys.js';
 
 const WHENCE = { network: '', cache: ' from the cache', file: ' from the file' };
 
@@ -64,6 +65,12 @@ function timeText(seconds) {
 
 export function modelDialogTemplate(app) {
   const { actions, shelf } = app;
+  // The button below may not be drawn yet as one that can be pressed, and then the form would not be submitted.
+  const keys = (event) => {
+    if (event.key !== 'Enter' || isComposing(event)) return;
+    event.preventDefault();
+    actions.submitModel();
+  };
   return html`<div class="dialog-head">
       <h2 id="models-title">Models</h2>
       <button type="button" class="quiet" aria-label="Close" @click=${() => actions.closeModels()}>${ICONS.close}</button>
@@ -71,7 +78,7 @@ export function modelDialogTemplate(app) {
     <form id="model-form" role="search" @submit=${(event) => (event.preventDefault(), actions.submitModel())}>
       <label for="model-query">Search, or an address: hf:owner/name, or https://… of a GGUF file or a folder</label>
       <div class="query">
-        <input id="model-query" autocomplete="off" spellcheck="false" .value=${live(shelf.query)} @input=${({ currentTarget }) => actions.findModels(currentTarget.value)} />
+        <input id="model-query" autocomplete="off" spellcheck="false" .value=${live(shelf.query)} @input=${({ currentTarget }) => actions.findModels(currentTarget.value)} @keydown=${keys} />
         <button type="submit" id="load" class="primary" ?disabled=${shelf.query.trim() === ''}>${shelf.isAddress ? 'Load' : 'Search'}</button>
       </div>
       <div class="row">
@@ -125,9 +132,10 @@ function shelfTemplate(app, id, title, entries) {
   </section>`;
 }
 
-function entryTemplate({ actions, loader, confirming }, entry) {
+function entryTemplate({ actions, loader, confirming, shelf }, entry) {
   const { source, name, facts, words, fit, kept } = entry;
   const isCurrent = loader.current?.source === source;
+  const isChecking = shelf.isChecking(source);
   if (confirming === source) {
     return html`<li><div class="confirm" role="group" aria-label="Delete the files of this model?">
       <p>Delete the files of ${name} (${sizeText(kept.bytes)})?</p>
@@ -146,7 +154,7 @@ function entryTemplate({ actions, loader, confirming }, entry) {
     </div>
     <div class="entry-tools">
       <button type="button" class="primary" aria-label=${`Load ${name}`} ?disabled=${isCurrent} @click=${() => actions.loadModel(source, name)}>${isCurrent ? 'Loaded' : 'Load'}</button>
-      ${fit?.isChecked ? nothing : html`<button type="button" aria-label=${`Check ${name}`} @click=${() => actions.checkModel(entry)}>${entry.isChecking ? 'Checking…' : 'Check'}</button>`}
+      ${fit?.isChecked ? nothing : html`<button type="button" aria-label=${`Check ${name}`} ?disabled=${isChecking} @click=${() => actions.checkModel(entry)}>${isChecking ? 'Checking…' : 'Check'}</button>`}
       ${kept === undefined ? nothing : html`<button type="button" aria-label=${`Delete the files of ${name}`} data-delete=${source} @click=${() => actions.confirmDelete(source)}>Delete</button>`}
     </div>
   </li>`;

@@ -57,7 +57,9 @@ function fieldTemplate(field, text, isChanged, actions) {
     : nothing;
   if (field.kind === 'switch') {
     return html`<div class="setting">
-      <label class="check"><input id=${id} type="checkbox" .checked=${live(text === true)} @change=${({ currentTarget }) => actions.setSetting(name, currentTarget.checked || '')} aria-describedby=${`${id}-words`} /> ${label}</label>
+      <div class="setting-head">
+        <label class="check"><input id=${id} type="checkbox" .checked=${live(text === true)} @change=${({ currentTarget }) => actions.setSetting(name, currentTarget.checked || '')} aria-describedby=${`${id}-words`} /> ${label}</label>${reset}
+      </div>
       <p class="small" id=${`${id}-words`}>${words}</p>
     </div>`;
   }

@@ -7,6 +7,7 @@ import type {
   Engine as RealEngine,
   EngineStats,
   Inspection,
+  InspectOptions,
   KeptModel,
   LoadOptions,
   LoadProgress,
@@ -49,11 +50,14 @@ const stub = {
   /** What the next load ends in, and what it says before. */
   loadError: undefined as { code: string; message: string } | undefined,
   loadProgress: [] as LoadProgress[],
+  loadEvents: [] as Parameters<NonNullable<LoadOptions['onEvent']>>[0][],
   holdLoad: false,
   kept: [] as KeptModel[],
   /** What the next deletion ends in. */
   deleteError: undefined as { code: string; message: string } | undefined,
   inspection: undefined as Inspection | undefined,
+  inspected: [] as { source: ModelSource; options: InspectOptions }[],
+  holdInspection: false,
   recommendation: { fits: false, reason: 'nothing is known of it' } as Omit<Recommendation, 'source' | 'device'>,
   contextLength: 4096,
   /** Lets everything that is held go on. */
@@ -202,6 +206,7 @@ async function load(source: ModelSource, options: LoadOptions = {}): Promise<Stu
   stub.loads.push({ source, options });
   const { signal } = options;
   for (const progress of stub.loadProgress) options.onProgress?.(progress);
+  for (const event of stub.loadEvents) options.onEvent?.(event);
   if (stub.holdLoad) await held(signal);
   if (signal?.aborted) throw new Failure({ code: 'aborted', message: 'the load was aborted' });
   const error = stub.loadError;
@@ -214,7 +219,9 @@ async function load(source: ModelSource, options: LoadOptions = {}): Promise<Stu
 export const Engine: Pick<typeof RealEngine, 'load' | 'shared' | 'inspect' | 'recommend'> = {
   load: load as unknown as (typeof RealEngine)['load'],
   shared: load as unknown as (typeof RealEngine)['shared'],
-  async inspect() {
+  async inspect(source, options = {}) {
+    stub.inspected.push({ source, options });
+    if (stub.holdInspection) await held(undefined);
     if (stub.inspection === undefined) throw new Failure({ code: 'not_found', message: 'there is no such repository; check the name' });
     return stub.inspection;
   },
