@@ -25,7 +25,8 @@ export function hideNotice() {
 
 export function noticeOfError(error) {
   if (error.code === 'webgpu_unavailable' || error.code === 'adapter_unavailable') {
-    noticeOfMissingWebGpu(error.code === 'adapter_unavailable');
+    const hasGpu = error.code === 'adapter_unavailable';
+    show(hasGpu ? 'The browser offers no GPU to this page.' : 'WebGPU is not available.', stepsFor(hasGpu));
     return;
   }
   show(
@@ -35,12 +36,21 @@ export function noticeOfError(error) {
   );
 }
 
-export function noticeOfMissingWebGpu(hasGpu = false) {
+function stepsFor(hasGpu) {
   const steps = document.createElement('ol');
   for (const step of adviceFor(browserOf(navigator), { isSecure: isSecureContext, hasGpu })) {
     const item = document.createElement('li');
     item.textContent = step;
     steps.append(item);
   }
-  show(hasGpu ? 'The browser offers no GPU to this page.' : 'WebGPU is not available.', steps);
+  return steps;
+}
+
+/** Nothing is wrong: what will be measured is another thing. */
+export function noticeOfCpu() {
+  show(
+    'This browser gives the page no GPU, so the CPU is measured: choose a small model.',
+    paragraph('The speed of the GPU’s memory, and kernels on the GPU, are left out. To use the GPU:'),
+    stepsFor(false),
+  );
 }

@@ -40,11 +40,11 @@ export function adviceFor({ browser, version, system }, { isSecure = true, hasGp
         ? [
             'WebGPU came with iOS 26. Open Settings, General, Software Update. Other browsers on this device use the same engine and don’t help.',
           ]
-        : ['WebGPU came with Safari 26. Update macOS in System Settings, General, Software Update.', other];
+        : ['WebGPU came with Safari 26. Update macOS in System Settings, General, Software Update.', or(other)];
     }
     return [
       `Open Settings${system === 'iOS' ? ', Apps, Safari, Advanced, Feature Flags' : ' of Safari, Feature Flags'}, and switch WebGPU on.`,
-      ...(system === 'iOS' ? [] : [other]),
+      ...(system === 'iOS' ? [] : [or(other)]),
     ];
   }
   return [other];
@@ -75,18 +75,21 @@ function firefox(version, system, hasGpu, other) {
   if (least !== undefined && version > 0 && version < least)
     return [
       `Firefox has WebGPU on ${system} from version ${least} on, and this is ${version}. Open the menu, Help, About Firefox: it updates itself there.`,
-      other,
+      or(other),
     ];
   const steps = [];
   if (!hasGpu) steps.push('Open about:config, set dom.webgpu.enabled to true, and load this page again.');
   if (hasGpu)
     steps.push('Open about:support and look under Graphics: it says why the GPU is not used. Often a newer graphics driver helps.');
-  return [...steps, other];
+  return [...steps, or(other)];
 }
 
+/** As the only step; `or` makes it one beside others. */
 function otherBrowser(system) {
-  if (system === 'macOS') return 'Or open this page in Safari 26, or in Chrome or Edge from version 113 on.';
+  if (system === 'macOS') return 'Open this page in Safari 26, or in Chrome or Edge from version 113 on.';
   if (system === 'iOS') return 'Update to iOS 26 or newer.';
   if (system === 'Android') return 'Open this page in Chrome, version 121 or newer.';
-  return 'Or open this page in Chrome or Edge, version 113 or newer.';
+  return 'Open this page in Chrome or Edge, version 113 or newer.';
 }
+
+const or = (step) => `Or ${step[0].toLowerCase()}${step.slice(1)}`;

@@ -167,6 +167,7 @@ test('a run can be cancelled, and what does not load is told in words', LIMIT, a
   const { page, close } = await stage.openPage({
     url: `${stage.origin}/bench.html?prompt-tokens=16&new-tokens=200&repetitions=200&model=golden/untied-q8_0.gguf`,
     allowed: [/Failed to load resource/],
+    permissions: ['clipboard-read', 'clipboard-write'],
   });
   await page.locator('#run').click();
   await page.locator('#status').filter({ hasText: 'Decoding' }).waitFor({ timeout: 120_000 });
@@ -176,10 +177,45 @@ test('a run can be cancelled, and what does not load is told in words', LIMIT, a
   await page.locator('#cancel').click();
   await page.locator('#status').filter({ hasText: 'Cancelled.' }).waitFor();
   assert.equal(await page.locator('#notice').isVisible(), false);
+  // And is what is copied.
+  await page.locator('#copy-json').click();
+  await page.locator('#copy-json').filter({ hasText: 'Copied' }).waitFor();
+  const partial = JSON.parse(await page.evaluate(() => navigator.clipboard.readText()));
+  assert.ok(partial.load.ms > 0 && partial.memory === undefined);
+  await page.locator('#copy-text').click();
+  await page.locator('#copy-text').filter({ hasText: 'Copied' }).waitFor();
+  assert.match(await page.evaluate(() => navigator.clipboard.readText()), /ended +before all was measured: it was cancelled/);
+  const [image] = await Promise.all([page.waitForEvent('download'), page.locator('#save-image').click()]);
+  assert.match(image.suggestedFilename(), /\.png$/);
   await page.locator('#url').fill(`${stage.origin}/status/404/nothing.gguf`);
   await page.locator('#run').click();
   await page.getByRole('alert').filter({ hasText: '404' }).waitFor({ timeout: 120_000 });
   await page.locator('#run:visible').waitFor();
+  assert.equal(await page.locator('#copy-text').isVisible(), false, 'of this run there are no figures');
+  assert.equal(await page.locator('#empty').isVisible(), true);
+  await close();
+});
+
+test('without WebGPU the CPU is measured, and held against no memory of a GPU', LIMIT, async () => {
+  const { page, close } = await stage.openPage({ url: 'about:blank', permissions: ['clipboard-read', 'clipboard-write'] });
+  await page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined }));
+  await page.goto(`${stage.origin}/bench.html?${FEW}&model=golden/untied-q8_0.gguf`);
+  await page.locator('#notice', { hasText: 'the CPU is measured' }).waitFor();
+  await page.locator('#run').click();
+  await page
+    .locator('#status')
+    .filter({ hasText: /^(?:Done|It did)/ })
+    .waitFor({ timeout: 120_000 });
+  assert.equal(await page.locator('#status').textContent(), 'Done.', await page.locator('#notice').textContent());
+  const words = await page.locator('#results').innerText();
+  assert.doesNotMatch(words, /NaN|undefined|Infinity|null/);
+  assert.match(words, /not measured: the CPU ran the model/);
+  assert.doesNotMatch(words, /on the GPU|GPU in all/);
+  await page.locator('#copy-json').click();
+  await page.locator('#copy-json').filter({ hasText: 'Copied' }).waitFor();
+  const { bandwidth, model, decode, kernels } = JSON.parse(await page.evaluate(() => navigator.clipboard.readText()));
+  assert.deepEqual([bandwidth, model.device, decode[0].percent_of_bandwidth, kernels], [null, 'cpu', null, null]);
+  assert.ok(decode[0].tokens_per_s > 0);
   await close();
 });
 

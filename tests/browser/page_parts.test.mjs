@@ -446,7 +446,8 @@ test('without WebGPU the advice is for this browser and this system', () => {
   assert.match(advice('chromeLinux', { isSecure: false }), /https:\/\//);
   assert.match(advice('chromeLinux', { hasGpu: true }), /chrome:\/\/gpu/);
   for (const agent of Object.keys(AGENTS)) assert.ok(advice(agent).length > 20, agent);
-  assert.ok(adviceFor(browserOf({})).length > 0);
+  assert.deepEqual(adviceFor(browserOf({})), ['Open this page in Chrome or Edge, version 113 or newer.']);
+  assert.match(advice('firefoxLinux'), /\nOr open this page in Chrome/);
 });
 
 test('the content security policy of the page has the digest of its import map', () => {

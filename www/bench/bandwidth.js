@@ -44,11 +44,13 @@ ${Array.from({ length: reads - 1 }, (_, i) => `    sum ^= words[begin + ${WORKGR
 }`;
 }
 
-/** → {bytes_per_s, buffer_bytes, reads_per_invocation, is_fallback}: the best of the variants, each the median of some runs. */
+/**
+ * → {bytes_per_s, buffer_bytes, reads_per_invocation, is_fallback}: the best of the variants, each the median of some runs. Null where the browser gives no GPU:
+ * then the CPU runs the model.
+ */
 export async function measureBandwidth() {
-  if (navigator.gpu === undefined) throw new EngineError('webgpu_unavailable', 'this browser has no WebGPU, or it is switched off');
-  const adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance' });
-  if (adapter === null) throw new EngineError('adapter_unavailable', 'the browser offers no WebGPU adapter: update the graphics driver');
+  const adapter = await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' });
+  if (!adapter) return null;
   const is_fallback = Boolean(adapter.info.isFallbackAdapter ?? adapter.isFallbackAdapter);
   const { maxBufferSize, maxStorageBufferBindingSize } = adapter.limits;
   const device = await adapter.requestDevice({ requiredLimits: { maxBufferSize, maxStorageBufferBindingSize } });

@@ -4,10 +4,10 @@
 
 import { Engine } from 'rillm';
 
-import { hideNotice, noticeOfError, noticeOfMissingWebGpu } from '../notices.js';
+import { hideNotice, noticeOfCpu, noticeOfError } from '../notices.js';
 import { SourceChoice } from '../source.js';
 import { imageOf, summaryOf } from './image.js';
-import { tablesOf, textOf } from './report.js';
+import { has, tablesOf, textOf } from './report.js';
 import { runSuite } from './suite.js';
 import { headlineOf, plotsOf, tableElementsOf } from './view.js';
 
@@ -16,6 +16,7 @@ const parameters = new URLSearchParams(location.search);
 const choice = new SourceChoice(() => {});
 const IMAGE_NAME = 'rillm-benchmark.png';
 let abort;
+/** What is shown, and what is copied: the figures of the last run as far as it came. */
 let report;
 
 function settings() {
@@ -34,6 +35,7 @@ async function run(source, { post = async () => {} } = {}) {
   abort = new AbortController();
   const { signal } = abort;
   hideNotice();
+  report = undefined;
   show({ running: true });
   try {
     report = await runSuite(Engine, source, {
@@ -42,7 +44,8 @@ async function run(source, { post = async () => {} } = {}) {
       onProgress: ({ done, total, text, report: soFar }) => {
         byId('progress').value = done / total;
         byId('status').textContent = `${text}…`;
-        showReport(soFar);
+        report = soFar;
+        showReport(report);
       },
       onResult: (result) => void post('log', result),
     });
@@ -51,6 +54,10 @@ async function run(source, { post = async () => {} } = {}) {
     await post('done', report);
   } catch (error) {
     byId('status').textContent = signal.aborted ? 'Cancelled.' : 'It did not end.';
+    if (report !== undefined) {
+      report.ended = signal.aborted ? 'it was cancelled' : error.message;
+      showReport(report);
+    }
     if (!signal.aborted) noticeOfError(error);
     await post('done', { error: { code: error.code ?? 'internal', message: error.message } });
   } finally {
@@ -63,7 +70,7 @@ function show({ running }) {
   byId('cancel').hidden = !running;
   byId('running').hidden = !running;
   for (const field of byId('bench-form').querySelectorAll('select, input')) field.disabled = running;
-  byId('copies').hidden = running || report === undefined;
+  byId('copies').hidden = running || report === undefined || !has(report, 'model');
 }
 
 /** What is known by now. Figures that were there stay where they are. */
@@ -75,8 +82,8 @@ function showReport(known) {
   ]) {
     byId(id).replaceChildren(...parts);
     byId(id).hidden = parts.length === 0;
-    if (parts.length > 0) byId('empty').hidden = true;
   }
+  byId('empty').hidden = ['headline', 'plots', 'tables'].some((id) => !byId(id).hidden);
 }
 
 async function copy(text, button) {
@@ -120,7 +127,7 @@ byId('copy-json').addEventListener('click', ({ currentTarget }) => void copy(JSO
 for (const name of ['new-tokens', 'repetitions']) if (parameters.has(name)) byId(name).value = parameters.get(name);
 if (parameters.has('model')) choice.setUrl(parameters.get('model'));
 
-if (navigator.gpu === undefined) noticeOfMissingWebGpu();
+if (navigator.gpu === undefined) noticeOfCpu();
 if (parameters.get('run') === '1') {
   const path = parameters.get('post');
   // One after the other, so that they arrive in order.

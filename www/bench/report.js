@@ -7,7 +7,7 @@ const TABLES = [
   [prefill, ['prefill', 'load']],
   [stream, ['first_token', 'gaps']],
   [sampling, ['sampling']],
-  [memory, ['memory']],
+  [memory, ['memory', 'model']],
   [counters, ['per_warm_token', 'dispatches', 'model']],
   [decodeKernels, ['kernels']],
   [prefillKernels, ['kernels']],
@@ -25,7 +25,7 @@ export function tablesOf(report) {
     .filter((table) => table !== undefined);
 }
 
-function machine({ date, browser, cross_origin_isolated, adapter, model, bandwidth, settings }) {
+function machine({ date, browser, cross_origin_isolated, adapter, model, bandwidth, settings, ended }) {
   return {
     title: 'What was measured',
     columns: ['', ''],
@@ -42,10 +42,16 @@ function machine({ date, browser, cross_origin_isolated, adapter, model, bandwid
         adapter.subgroup_matrices.map(({ component, result, m, n, k }) => `${component}→${result} ${m}×${n}×${k}`).join(', ') || 'none',
       ],
       ['tuned kernels', tuned(model.autotune)],
-      ['read bandwidth', `${bytes(bandwidth.bytes_per_s)}/s, over ${bytes(bandwidth.buffer_bytes)}`],
+      [
+        'read bandwidth',
+        bandwidth === null
+          ? 'not measured: the CPU ran the model'
+          : `${bytes(bandwidth.bytes_per_s)}/s, over ${bytes(bandwidth.buffer_bytes)}`,
+      ],
       ['browser', browser],
       ['clock', cross_origin_isolated ? 'precise (cross-origin isolated)' : 'rounded to 0.1 ms (not cross-origin isolated)'],
       ['date', date],
+      ...(ended === undefined ? [] : [['ended', `before all was measured: ${ended}`]]),
       ['how', `greedy; ${settings.repetitions === 1 ? 'one run' : `medians of ${settings.repetitions} runs`} after one that is dropped`],
     ],
   };
@@ -70,7 +76,7 @@ function decode({ decode: rows }) {
       bytes(row.bytes_per_token),
       percent(row.percent_of_bandwidth),
     ]),
-    note: 'Bytes: the weights that a token reads and the KV cache so far. A model that fits the caches of the GPU can pass 100%.',
+    note: `Bytes: the weights that a token reads and the KV cache so far.${rows[0].percent_of_bandwidth === null ? '' : ' A model that fits the caches of the GPU can pass 100%.'}`,
   };
 }
 
@@ -115,7 +121,8 @@ function sampling({ sampling: rows }) {
   };
 }
 
-function memory({ memory: figures }) {
+function memory({ memory: figures, model }) {
+  const isOnCpu = model.device === 'cpu';
   return {
     title: 'Memory',
     columns: ['', ''],
@@ -123,10 +130,10 @@ function memory({ memory: figures }) {
       ['weights', bytes(figures.weight_bytes)],
       ['KV cache', bytes(figures.kv_cache_bytes)],
       [
-        'rest on the GPU',
+        isOnCpu ? 'rest' : 'rest on the GPU',
         `${bytes(figures.rest_bytes)}, ${percent((figures.rest_bytes / (figures.weight_bytes + figures.kv_cache_bytes)) * 100)} of weights and cache`,
       ],
-      ['GPU in all', `${bytes(figures.live_bytes)}, peak ${bytes(figures.peak_bytes)}`],
+      [isOnCpu ? 'in all' : 'GPU in all', `${bytes(figures.live_bytes)}, peak ${bytes(figures.peak_bytes)}`],
       ['WebAssembly heap after loading', bytes(figures.wasm_memory_bytes_after_loading)],
       ['WebAssembly heap at the end', bytes(figures.wasm_memory_bytes)],
     ],
@@ -144,7 +151,11 @@ function counters({ per_warm_token, dispatches, model }) {
 
 function decodeKernels(report) {
   if (report.kernels === null) {
-    return { title: 'Kernels', columns: ['', ''], rows: [['not timed', 'this adapter has no timestamp-query']] };
+    return {
+      title: 'Kernels',
+      columns: ['', ''],
+      rows: [['not timed', report.model?.device === 'cpu' ? 'the CPU ran the model' : 'this adapter has no timestamp-query']],
+    };
   }
   const { decode: part } = report.kernels;
   return kernelTable(report, part, `Kernels of a decoded token, ${number(part.us_in_all)} µs in all`);
@@ -203,6 +214,7 @@ export function number(value) {
 }
 
 function percent(value) {
+  if (value === null) return '–';
   return `${Math.abs(value) >= 100 ? value.toFixed(0) : value.toFixed(1)}%`;
 }
 

@@ -37,7 +37,7 @@ export async function runSuite(Engine, source, { settings = {}, onProgress = () 
   try {
     report.bandwidth = await part('Measuring the speed of the GPU memory', measureBandwidth);
     // In software everything takes a hundred times as long, and speed is not the point.
-    repetitions ??= report.bandwidth.is_fallback ? 1 : 3;
+    repetitions ??= (report.bandwidth?.is_fallback ?? true) ? 1 : 3;
     report.settings = { newTokens, repetitions };
     report.load = await part('Loading the model', async () => {
       const loads = [];
@@ -60,6 +60,8 @@ export async function runSuite(Engine, source, { settings = {}, onProgress = () 
     });
     const { adapter, ...model } = engine.info;
     Object.assign(report, { adapter, model });
+    // The CPU reads its own memory.
+    if (model.device === 'cpu') report.bandwidth = null;
     const afterLoading = await engine.stats();
 
     const lengths = (least) => promptLengths(promptTokens, engine.info.context_length, least);
@@ -127,7 +129,7 @@ function againstTheLimit({ bandwidth, model }, promptTokens, newTokens, tokensPe
   return {
     ms_per_token: 1000 / tokensPerSecond,
     bytes_per_token,
-    percent_of_bandwidth: ((bytes_per_token * tokensPerSecond) / bandwidth.bytes_per_s) * 100,
+    percent_of_bandwidth: bandwidth === null ? null : ((bytes_per_token * tokensPerSecond) / bandwidth.bytes_per_s) * 100,
   };
 }
 

@@ -10,7 +10,7 @@ const WIDE_TEXT = 60;
 
 /** [value, unit, words] of each main figure that is known. */
 export function headlinesOf(report) {
-  const { decode, prefill, load, first_token, bandwidth, memory } = report;
+  const { decode, prefill, load, first_token, bandwidth, memory, model } = report;
   const all = [
     [['decode'], () => [number(decode[0].tokens_per_s), 'tokens/s', `decoding after ${decode[0].prompt_tokens} tokens`]],
     [
@@ -20,9 +20,11 @@ export function headlinesOf(report) {
     [['prefill'], () => [number(prefill.at(-1).tokens_per_s), 'tokens/s', `reading ${prefill.at(-1).prompt_tokens} tokens`]],
     [['first_token'], () => [number(first_token.ms), 'ms', `to the first token after ${first_token.prompt_tokens}`]],
     [['load'], () => [number(load.ms / 1000), 's', 'to load']],
-    [['memory'], () => [...bytes(memory.live_bytes).split(' '), 'on the GPU']],
+    [['memory'], () => [...bytes(memory.live_bytes).split(' '), model?.device === 'cpu' ? 'of memory' : 'on the GPU']],
   ];
-  return all.filter(([needs]) => has(report, ...needs)).map(([, figure]) => figure());
+  return all
+    .filter(([needs]) => has(report, ...needs) && !(needs.includes('bandwidth') && bandwidth === null))
+    .map(([, figure]) => figure());
 }
 
 export function headlineOf(report) {
@@ -47,11 +49,11 @@ export function plotsOf(report) {
     plots.push(
       barChart({
         title: 'Decode, tokens per second',
-        remark: 'and the part of the memory’s speed that this takes',
+        ...(bandwidth === null ? {} : { remark: 'and the part of the memory’s speed that this takes' }),
         rows: decode.map((row) => ({
           name: `after ${row.prompt_tokens} tokens`,
           value: row.tokens_per_s,
-          text: `${number(row.tokens_per_s)} · ${row.percent_of_bandwidth.toFixed(1)}%`,
+          text: `${number(row.tokens_per_s)}${row.percent_of_bandwidth === null ? '' : ` · ${row.percent_of_bandwidth.toFixed(1)}%`}`,
         })),
       }),
     );

@@ -56,7 +56,7 @@ function stateOf(phase, progress, loader) {
     case 'training':
       return progress === undefined
         ? 'Beginning…'
-        : `Step ${progress.step} of ${progress.steps}, with ${sizeText(progress.bytes)} of GPU memory.`;
+        : `Step ${progress.step} of ${progress.steps}, with ${sizeText(progress.bytes)} of ${loader.current?.engine.info.device === 'cpu' ? 'memory' : 'GPU memory'}.`;
     case 'taught':
       return 'Learnt. Ask it in the chat.';
     default:

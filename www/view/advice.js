@@ -1,7 +1,7 @@
 // What a person at this page can do about an error of the package, by its code. The error's own message says what was found.
 
 const ADVICE = {
-  webgpu_unavailable: 'This browser gives the page no WebGPU. Load the page again.',
+  webgpu_unavailable: 'This needs a GPU, and the browser gives the page none. Open the page in the newest Chrome, Edge or Safari.',
   adapter_unavailable: 'The browser offers no GPU to this page.',
   adapter_limits: 'This GPU is too small for the model. Choose a smaller model, or one with a smaller quantisation such as Q4_0.',
   device_lost: 'The GPU was reset or is gone. Load the model again.',

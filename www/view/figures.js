@@ -93,10 +93,10 @@ const COUNTERS = [
 
 const number = (value) => (value === undefined ? NONE : value >= 100 ? Math.round(value).toLocaleString('en') : value.toFixed(1));
 
-export function figuresTemplate({ figures, loader }) {
+export function figuresTemplate({ figures, loader, shelf }) {
   const { series, speed, first, last } = figures;
   const info = loader.current?.engine.info;
-  const isOnCpu = info?.device === 'cpu';
+  const isOnCpu = info === undefined ? shelf.isOnCpu : info.device === 'cpu';
   const memory = isOnCpu ? 'Memory' : 'GPU memory';
   return html`<div class="live-plots">
       ${plot({ id: 'speed', label: 'Tokens per second', text: number(speed), series: series.speed })}

@@ -38,7 +38,7 @@ function welcome({ loader, examples, actions, chat }) {
   const words = isReady
     ? 'Or begin with one of these.'
     : loader.loading === undefined
-      ? 'Choose a model to begin. It is downloaded once, and then it runs here, on your GPU.'
+      ? 'Choose a model to begin. It is downloaded once, and then it runs on this device.'
       : 'The model is loading.';
   return html`<div id="welcome" class="welcome">
     <h2>Ask something</h2>

@@ -89,7 +89,7 @@ const counters = {
 function infoOf(name: string): ModelInfo {
   return {
     name,
-    device: 'gpu',
+    device: navigator.gpu === undefined ? 'cpu' : 'gpu',
     has_chat_template: true,
     architecture: 'llama',
     generates: true,
