@@ -33,6 +33,9 @@ async function begin() {
   });
 }
 
+/** What changed has been drawn: the page is never older than 300 ms. */
+const drawn = () =>
+  page.evaluate(() => new Promise((resolve) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(resolve)), 320)));
 const requests = () => page.evaluate(() => stub.requests);
 const titles = () => page.locator('#conversations .title').allTextContents();
 
@@ -95,6 +98,39 @@ test('Markdown with code, tables and maths; what is hostile stays text', LIMIT, 
   );
   await prose.locator('[data-copy]').click();
   await eventually(async () => assert.equal(await page.evaluate(() => navigator.clipboard.readText()), 'const a = "<b>";\n'));
+  await checkLayout(page, 'with an answer of every kind and what was hostile in it');
+});
+
+/** What a person might keep, for pictures. */
+const GROWTH = `A sum that grows by the rate $r$ each year is, after $n$ years,
+
+$$S_n = S_0 \\cdot (1 + r)^n$$
+
+For 1,000 at 4 % that makes:
+
+| after | sum |
+|---|--:|
+| 1 year | 1,040.00 |
+| 5 years | 1,216.65 |
+| 10 years | 1,480.24 |
+
+In Python:
+
+\`\`\`python
+def grown(sum, rate, years):
+    return sum * (1 + rate) ** years
+
+print(round(grown(1000, 0.04, 10), 2))
+\`\`\`
+`;
+
+test('a conversation fits a wide screen and a phone, light and dark, with its list and all panels', LIMIT, async () => {
+  await begin();
+  const pieces = GROWTH.match(/\s*\S{1,12}/g);
+  await plan(page, { deltas: pieces.map((content) => ({ content })), pauseMs: 20 });
+  await ask(page, 'How does compound interest grow? Show it in Python too.');
+  await answers(page).locator('math').nth(1).waitFor();
+  await page.locator('#log').evaluate((log) => (log.scrollTop = 0));
   await picture(page, 'conversation');
   await checkLayout(page, 'with an answer of every kind, wide');
   await page.emulateMedia({ colorScheme: 'dark' });
@@ -299,6 +335,7 @@ test('a setting that is wrong is named in words, where it stands and where it is
   );
   assert.deepEqual(await requests(), []);
   await page.getByRole('button', { name: 'Reset Temperature' }).click();
+  await eventually(async () => assert.equal(await page.locator('#set-temperature').inputValue(), '0'));
   await page.locator('#set-temperature').press('ArrowUp');
   await eventually(async () => assert.equal(await page.locator('#set-temperature').inputValue(), '0.05'));
   await page.getByRole('button', { name: 'Try again' }).click();
@@ -362,7 +399,7 @@ test('what is typed beside an answer that comes is not lost, and Escape ends wha
     field.setRangeText(' a pirate', field.value.length, field.value.length, 'end');
     field.dispatchEvent(new Event('input', { bubbles: true }));
   });
-  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+  await drawn();
   assert.equal(await page.locator('#system').inputValue(), 'Talk like a pirate');
   await page.locator('#system-panel > summary').click();
 });
@@ -577,9 +614,11 @@ test('JSON by a schema: the schema is checked as it is written, the answer when 
   await eventually(async () => assert.match(await page.locator('.message .verdict').textContent(), /Not valid by the schema/));
   // It is judged by what it was asked for, and not by what the next one will be.
   await page.locator('#schema').fill('{"type": "string"}');
-  await eventually(async () => assert.match(await page.locator('.message .verdict').textContent(), /"number" is invalid/));
+  await drawn();
+  assert.match(await page.locator('.message .verdict').textContent(), /"number" is invalid/);
   await page.getByLabel('Any text').check();
-  await eventually(async () => assert.match(await page.locator('.message .verdict').textContent(), /Not valid by the schema/));
+  await drawn();
+  assert.match(await page.locator('.message .verdict').textContent(), /"number" is invalid/);
   await ask(page, 'Words');
   await eventually(async () => assert.equal(await page.locator('.message .verdict').count(), 0));
   await page.locator('#format-panel > summary').click();

@@ -114,9 +114,11 @@ test('the list says name, size, context and what fits; a check asks the headers'
   await page.locator('dialog summary').click();
   await page.getByRole('button', { name: 'Check Qwen3 8B' }).click();
   await known.filter({ hasText: 'Qwen3 8B' }).filter({ hasText: 'a buffer of 5 GB is wanted' }).waitFor();
+  await page.locator('#models').evaluate((dialog) => (dialog.scrollTop = 0));
   await picture(page, 'models');
   await checkLayout(page, 'the dialog of models, wide');
   await page.setViewportSize(PHONE);
+  await page.locator('#models').evaluate((dialog) => (dialog.scrollTop = 0));
   await picture(page, 'models-phone');
   await checkLayout(page, 'the dialog of models on a phone');
   await page.setViewportSize(WIDE);

@@ -58,20 +58,21 @@ function answer(app, message, path) {
   const isLast = path.at(-1)?.id === message.id;
   const { content, reasoning, calls = [], error } = message;
   const open = isWriting ? undefined : openCalls(path, message);
+  const isLeft = chat.run === undefined && waitsForPage(message, open);
   return html`<article class="message assistant" aria-label=${`Answer of ${message.model ?? 'the model'}`} aria-busy=${isWriting ? 'true' : nothing} data-id=${message.id}>
     ${reasoning ? thought(reasoning, isWriting && content === '') : nothing}
     ${isWriting && content === '' && !reasoning && calls.length === 0 ? html`<p class="waiting">Reading the prompt…</p>` : nothing}
     <div class="prose" ${markdown(content, !isWriting)}></div>
     ${calls.map((call) => callTemplate(app, message, call, path, open))}
     ${message.format !== undefined && isLast && !isWriting && content !== '' ? verdict(content, message.format) : nothing}
-    ${error === undefined ? nothing : failure(error)} ${chat.run === undefined && waitsForPage(message, open) ? waiting(path) : remark(message)}
+    ${error === undefined ? nothing : failure(error)} ${isLeft ? waiting(path) : remark(message)}
     ${
       isWriting
         ? nothing
         : html`<div class="tools">
           ${versions(app, message)} ${content === '' ? nothing : action(app, message, 'copy', ICONS.copy, 'Copy', 'Copy this answer')}
           ${action(app, message, 'again', ICONS.again, error === undefined ? 'Again' : 'Try again', error === undefined ? 'Write this answer again' : 'Try again')}
-          ${waitsForPage(message, open) || (isLast && canGoOn(message)) ? html`<button type="button" class="quiet" @click=${() => actions.resume(message.id)} ?disabled=${chat.run !== undefined}><span>Continue</span></button>` : nothing}
+          ${isLeft || (isLast && canGoOn(message)) ? html`<button type="button" class="quiet" @click=${() => actions.resume(message.id)} ?disabled=${chat.run !== undefined}><span>Continue</span></button>` : nothing}
           ${figures(message)}
         </div>`
     }

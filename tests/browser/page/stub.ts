@@ -21,7 +21,10 @@ import type {
 type Delta = ChatCompletionChunk['choices'][number]['delta'];
 type Finish = NonNullable<ChatCompletionChunk['choices'][number]['finish_reason']>;
 
-/** An answer: pieces that come one after the other, and how it ends. `hold`: it stops before its last piece until `stub.go()`, or before the first with `holdPrompt`. */
+/**
+ * An answer: pieces that come one after the other, and how it ends. `hold`: it stops before its last piece until `stub.go()`, or before the first with `holdPrompt`.
+ * `pauseMs` lies before each piece.
+ */
 interface Plan {
   deltas?: Delta[];
   finish?: Finish;
@@ -29,6 +32,7 @@ interface Plan {
   error?: { code: string; message: string };
   hold?: boolean;
   holdPrompt?: boolean;
+  pauseMs?: number;
 }
 
 class Failure extends Error {
@@ -113,7 +117,7 @@ function infoOf(name: string): ModelInfo {
       vendor: 'google',
       architecture: 'swiftshader',
       device: '',
-      description: 'stub',
+      description: navigator.gpu === undefined ? 'CPU' : 'stub',
       is_fallback: true,
       features: [],
       subgroup_matrices: [],
@@ -147,7 +151,7 @@ class StubEngine implements Pick<RealEngine, 'info' | 'stats' | 'dispose' | 'cha
   async #answer(request: ChatCompletionRequest, signal?: AbortSignal): Promise<AsyncGenerator<ChatCompletionChunk>> {
     stub.requests.push(structuredClone(request));
     const last = request.messages.at(-1)!;
-    const plan = stub.plans.shift() ?? { deltas: [{ content: 'You said: ' }, { content: String(last.content) }] };
+    const plan = stub.plans.shift() ?? { deltas: [{ content: 'You said: ' }, { content: String(last.content) }], pauseMs: 10 };
     if (plan.holdPrompt) await held(signal);
     if (signal?.aborted) throw new Failure({ code: 'aborted', message: 'the generation was aborted' });
     if (plan.error !== undefined && plan.deltas === undefined) throw new Failure(plan.error);
@@ -155,7 +159,7 @@ class StubEngine implements Pick<RealEngine, 'info' | 'stats' | 'dispose' | 'cha
   }
 
   async *#stream(
-    { deltas = [], finish = 'stop', cached = 0, error, hold }: Plan,
+    { deltas = [], finish = 'stop', cached = 0, error, hold, pauseMs }: Plan,
     { messages }: ChatCompletionRequest,
     signal?: AbortSignal,
   ): AsyncGenerator<ChatCompletionChunk> {
@@ -172,7 +176,7 @@ class StubEngine implements Pick<RealEngine, 'info' | 'stats' | 'dispose' | 'cha
       if (hold && i === deltas.length - 1) await held(signal);
       if (signal?.aborted) break;
       // Each piece in a task of its own, as those of a worker.
-      await new Promise((resolve) => setTimeout(resolve));
+      await new Promise((resolve) => setTimeout(resolve, pauseMs));
       tokens += 1;
       counters.dispatches += 14;
       counters.maps += 1;
