@@ -112,6 +112,8 @@ test('what an import has by halves does not break the page: figures without a nu
   });
   const [{ conversation, messages }] = fromJson(JSON.stringify(data));
   const [question, answer] = messages.values();
+  given.title = ' ';
+  assert.equal(fromJson(JSON.stringify(data))[0].conversation.title, 'Imported');
   assert.equal(conversation.title, `${'a'.repeat(499)}😀…`);
   assert.equal(conversation.system, 'b\ufffd');
   assert.deepEqual([answer.content, answer.calls[0].arguments], ['\ufffd!', '{"a":"\ufffd"}']);

@@ -15,6 +15,7 @@ const OBJECTS = {
   error: { code: 'string', message: 'string' },
 };
 const LONGEST_TITLE = 500;
+const NO_TITLE = 'Imported';
 
 /** A file that is no export of this page, in words for the person who chose it. */
 export class ImportProblem extends Error {}
@@ -46,7 +47,7 @@ export function fromJson(text) {
 function readConversation(given, where) {
   if (typeof given !== 'object' || given === null || !Array.isArray(given.messages))
     throw new ImportProblem(`${where} has no list of messages.`);
-  const { title = 'Imported', system = '', created = Date.now(), updated = Date.now(), leaf = null } = given;
+  const { title = NO_TITLE, system = '', created = Date.now(), updated = Date.now(), leaf = null } = given;
   if (typeof title !== 'string' || typeof system !== 'string')
     throw new ImportProblem(`${where}: its title and its system prompt have to be texts.`);
   const id = newId();
@@ -88,7 +89,7 @@ function readConversation(given, where) {
     throw new ImportProblem(`${where}: its tools have to be a list of functions as in OpenAI’s API.`);
   const conversation = {
     id,
-    title: titleOf(wellFormed(title), LONGEST_TITLE),
+    title: titleOf(wellFormed(title), LONGEST_TITLE) || NO_TITLE,
     system: wellFormed(system),
     created: Number.isFinite(created) ? created : Date.now(),
     updated: Number.isFinite(updated) ? updated : Date.now(),
