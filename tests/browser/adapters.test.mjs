@@ -200,6 +200,73 @@ test('an engine that lost its GPU has its adapters again', LIMIT, async () => {
   }
 });
 
+test('an answer that a loss begins again keeps the adapters and scales that it began with', LIMIT, async () => {
+  const { page, prepare, close } = await stage.openPage();
+  await prepare('/rillm/dist/index.js');
+  await page.evaluate(prepareLosses);
+  const got = await page.evaluate(
+    async ([model, adapter, ids]) => {
+      const engine = await rillm.Engine.load(model, lossy(true, { maxRecoveries: 20, adapters: [{ source: adapter, name: 'a' }] }));
+      const request = { prompt: ids, max_tokens: 96, temperature: 0, ignore_eos: true };
+      const ask = async (more) => (await engine.completions.create({ ...request, ...more })).choices[0].text;
+      const texts = { with: await ask(), without: await ask({ adapters: {} }), half: await ask({ adapters: { a: 0.5 } }) };
+      const { adapters: bytes } = (await engine.stats()).memory;
+      /** The text of a stream in whose midst something happens. */
+      const streamed = async (act) => {
+        let text = '';
+        let chunks = 0;
+        for await (const { choices } of await engine.completions.create({ ...request, stream: true })) {
+          text += choices[0]?.text ?? '';
+          if (++chunks !== 2) continue;
+          await act();
+          await lose();
+        }
+        return text;
+      };
+      const found = {};
+      found.scaled = await streamed(() => engine.adapters.setScale('a', 0));
+      found.after = await ask();
+      await engine.adapters.setScale('a', 1);
+      found.unloaded = await streamed(() => engine.adapters.unload('a'));
+      found.gone = await ask();
+      const list = [await engine.adapters.list(), (await engine.stats()).memory.adapters];
+      found.loaded = await streamed(() => engine.adapters.load(adapter, { name: 'a' }));
+      // Another takes its name.
+      found.renamed = await streamed(async () => {
+        await engine.adapters.unload('a');
+        await engine.adapters.load(adapter, { name: 'a', scale: 0.5 });
+      });
+      found.half = await ask();
+      list.push(
+        (await engine.adapters.list()).map(({ name, scale }) => [name, scale]),
+        (await engine.stats()).memory.adapters,
+      );
+      await engine.adapters.setScale('a', 1);
+      await loseAt('submit', 6);
+      found.named = await ask({ adapters: { a: 1 } });
+      await engine.dispose();
+      return { texts, found, list, bytes, events: eventTypes() };
+    },
+    [MODEL, ADAPTER, ids],
+  );
+  const { texts } = got;
+  assert.equal(new Set(Object.values(texts)).size, 3);
+  assert.deepEqual(got.found, {
+    scaled: texts.with,
+    after: texts.without,
+    unloaded: texts.with,
+    gone: texts.without,
+    loaded: texts.without,
+    renamed: texts.with,
+    half: texts.half,
+    named: texts.with,
+  });
+  // What was loaded again for an answer is gone with it.
+  assert.deepEqual(got.list, [[], 0, [['a', 0.5]], got.bytes]);
+  assert.deepEqual(got.events, Array(5).fill(['lost', 'recovering', 'recovered']).flat());
+  await close();
+});
+
 /** What a server does while it sends an adapter: the file at which it stands still, and how far it has come by then. */
 const STALLS = [
   ['adapter_config.json', { silent: true }],

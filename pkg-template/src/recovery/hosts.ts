@@ -2,6 +2,7 @@
 
 import type { EngineError } from '../errors.js';
 import type { LoadedHost } from '../protocol.js';
+import type { Suspect } from './suspects.js';
 
 export interface Hosts {
   /** The host that answers, or the next one. Rejects when none will come, and when the signal is aborted. */
@@ -10,6 +11,8 @@ export interface Hosts {
   isLost(host: LoadedHost, thrown: unknown): boolean;
   /** The error of a host whose wasm has trapped. What it had just begun is likely the cause. */
   trapOf(host: LoadedHost): EngineError | undefined;
+  /** The error of what is not asked again, since this host and others before it were lost with it. */
+  blameOf(suspect: Suspect, host: LoadedHost): EngineError | undefined;
   /** Why there will be no host any more, if that is so. */
   readonly gone: EngineError | undefined;
 }

@@ -4,10 +4,19 @@
 import type { Chunk, Generation, LoadedHost, ReplayData } from '../protocol.js';
 import { choicesOf } from './choices.js';
 import type { Hosts } from './hosts.js';
+import type { Suspect } from './suspects.js';
 import { Diverged, Replay } from './replay.js';
 import { randomSeed } from './seed.js';
 
-type Start = (host: LoadedHost, replay: ReplayData) => Promise<Generation>;
+/** How a request is asked of a host. */
+export interface Asking {
+  /** Gives a host what it lacks for this request. Undefined if it lacks nothing, and then it may be asked at once. */
+  supply(host: LoadedHost): Promise<true> | undefined;
+  start(host: LoadedHost, replay: ReplayData): Promise<Generation>;
+}
+
+/** Tokens that a host may have computed and that nobody has read. */
+const RUN_AHEAD_TOKENS = 64;
 
 /** A generation on the host that runs it. */
 interface Current {
@@ -15,15 +24,19 @@ interface Current {
   generation: Generation;
 }
 
-export class RecoveringGeneration implements Generation {
+export class RecoveringGeneration implements Generation, Suspect {
   #hosts: Hosts;
-  #start: Start;
+  #asking: Asking;
   #choices: number;
   #known: ReplayData;
   #replay = new Replay();
   #current: Current | undefined;
   /** A host has taken the request, so it does no harm. */
   #isAccepted = false;
+  /** The host that was asked last. */
+  #asked: LoadedHost | undefined;
+  #fruitless = 0;
+  #hasProgressed = false;
   /** The last chunks of an answer that was cancelled while no host ran it. */
   #last: (Chunk | undefined)[] | undefined;
   #isCancelled = false;
@@ -33,9 +46,9 @@ export class RecoveringGeneration implements Generation {
   #stop!: () => void;
   #onEnd: () => void;
 
-  constructor(hosts: Hosts, start: Start, request: object, replay: ReplayData | undefined, onEnd: () => void) {
+  constructor(hosts: Hosts, asking: Asking, request: object, replay: ReplayData | undefined, onEnd: () => void) {
     this.#hosts = hosts;
-    this.#start = start;
+    this.#asking = asking;
     this.#choices = choicesOf(request);
     this.#known = replay ?? { seed: randomSeed() };
     this.#onEnd = onEnd;
@@ -65,11 +78,22 @@ export class RecoveringGeneration implements Generation {
           return undefined;
         }
         const fresh = this.#replay.fresh(chunk);
-        if (fresh !== undefined) return fresh;
+        if (fresh === undefined) continue;
+        this.#hasProgressed = true;
+        return fresh;
       } catch (thrown) {
         await this.#failed(current, thrown);
       }
     }
+  }
+
+  /** An answer that had not come back to where it stood before is not what ended it again. */
+  lostWith(host: LoadedHost): number {
+    if (host !== this.#asked) return 0;
+    if (this.#hasProgressed) this.#fruitless = 0;
+    this.#hasProgressed = false;
+    if (this.#replay.missing() <= RUN_AHEAD_TOKENS) this.#fruitless += 1;
+    return this.#fruitless;
   }
 
   cancel(): void {
@@ -90,9 +114,13 @@ export class RecoveringGeneration implements Generation {
     for (;;) {
       const host = await Promise.race([this.#hosts.current(signal, 'the request'), this.#stopped]);
       if (host === undefined) return this.#stoppedWaiting();
-      this.#replay.restart();
       try {
-        const generation = await this.#start(host, this.#known);
+        for (let supplying = this.#asking.supply(host); supplying !== undefined; supplying = this.#asking.supply(host)) {
+          if ((await Promise.race([supplying, this.#stopped])) === undefined) return this.#stoppedWaiting();
+        }
+        this.#replay.restart();
+        this.#asked = host;
+        const generation = await this.#asking.start(host, this.#known);
         this.#current = { host, generation };
       } catch (thrown) {
         this.#lost(host, thrown);
@@ -113,7 +141,8 @@ export class RecoveringGeneration implements Generation {
     if (thrown instanceof Diverged) {
       this.#known = this.#replay.known(this.#choices, this.#known, thrown);
       this.#current = undefined;
-      await current.generation.release();
+      // If its host goes away meanwhile, there is nothing to release.
+      await current.generation.release().catch(() => {});
       return;
     }
     this.#lost(current.host, thrown);
@@ -128,6 +157,8 @@ export class RecoveringGeneration implements Generation {
     const isLost = this.#hosts.isLost(host, thrown);
     if (this.#hosts.gone !== undefined) throw this.#hosts.gone;
     if (!isLost) throw thrown;
+    const blame = this.#hosts.blameOf(this, host);
+    if (blame !== undefined) throw blame;
   }
 
   /** Without the totals, which nobody has counted. */

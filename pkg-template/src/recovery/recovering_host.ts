@@ -27,10 +27,11 @@ import type { EngineStats, KernelUse, LoadedAdapter, LoadProgress, ModelInfo, Sm
 import { Allowance } from './allowance.js';
 import type { RecoveryEvent } from './events.js';
 import type { Hosts } from './hosts.js';
-import { KnownAdapters, trainedAdapter } from './known_adapters.js';
+import { type AdapterLease, KnownAdapters, trainedAdapter } from './known_adapters.js';
 import { LentTensors, tensorLost } from './lent_tensors.js';
 import { exhausted, explained, failedAgain, isLoss, isPassing, noteLoss } from './losses.js';
-import { RecoveringGeneration } from './recovering_generation.js';
+import { type Asking, RecoveringGeneration } from './recovering_generation.js';
+import { type Suspect, Suspects } from './suspects.js';
 
 export interface LoadedModel {
   host: LoadedHost;
@@ -82,9 +83,9 @@ export class RecoveringHost implements LoadedHost, Hosts {
   /** Why there will be no host any more. */
   #gone: EngineError | undefined;
   #tellEnded!: (error: EngineError) => void;
-  /** The generations under way. */
-  #generations = new Set<RecoveringGeneration>();
-  #calls = 0;
+  /** What is under way. */
+  #suspects: Suspects;
+  #training = 0;
   #recoveries = 0;
   #isProfiling = false;
   /** What was asked for after the load. */
@@ -95,6 +96,7 @@ export class RecoveringHost implements LoadedHost, Hosts {
   private constructor(recovery: Recovery) {
     this.#recovery = recovery;
     this.#allowance = new Allowance(recovery.most);
+    this.#suspects = new Suspects(recovery.most);
     this.ended = new Promise((resolve) => (this.#tellEnded = resolve));
   }
 
@@ -133,14 +135,16 @@ export class RecoveringHost implements LoadedHost, Hosts {
     replay?: ReplayData,
     signal?: AbortSignal,
   ): Promise<Generation> {
-    const generation = new RecoveringGeneration(
-      this,
-      (host, known) => host.generate(kind, request, processor, known),
-      request,
-      replay,
-      () => this.#generations.delete(generation),
-    );
-    this.#generations.add(generation);
+    let lease: AdapterLease | undefined;
+    const asking: Asking = {
+      supply: (host) => (lease ??= this.#adapters.lease(request)).supply(host),
+      start: (host, known) => host.generate(kind, lease!.of(request, host), processor, known),
+    };
+    const generation = new RecoveringGeneration(this, asking, request, replay, () => {
+      this.#suspects.delete(generation);
+      lease?.end();
+    });
+    this.#suspects.add(generation);
     await generation.begin(signal);
     return generation;
   }
@@ -223,7 +227,7 @@ export class RecoveringHost implements LoadedHost, Hosts {
 
   async loadAdapter(source: HostSource, data: AdapterData, services: LoadServices, signal?: AbortSignal): Promise<LoadedAdapter> {
     const work = async (host: LoadedHost) => {
-      const adapter = await host.loadAdapter(source, data, services, signal);
+      const adapter = await this.#adapters.inTurn(host, signal, () => host.loadAdapter(source, data, services, signal));
       // The next host does not have it.
       if (host !== this.#host) throw new EngineError('device_lost', 'the engine was lost while it loaded an adapter');
       return adapter;
@@ -234,17 +238,34 @@ export class RecoveringHost implements LoadedHost, Hosts {
   }
 
   async setAdapterScale(name: string, scale: number): Promise<void> {
-    await this.#run((host) => host.setAdapterScale(name, scale));
-    this.#adapters.setScale(name, scale);
+    let undo = () => {};
+    const work = (host: LoadedHost) => {
+      undo = this.#adapters.setScale(name, scale);
+      return host.setAdapterScale(name, scale);
+    };
+    await this.#run(work).catch((thrown: unknown) => {
+      undo();
+      throw thrown;
+    });
   }
 
   async unloadAdapter(name: string): Promise<void> {
-    await this.#run((host) => host.unloadAdapter(name));
-    this.#adapters.remove(name);
+    let ended: ((isUnloaded: boolean) => void) | undefined;
+    const work = (host: LoadedHost) => {
+      ended ??= this.#adapters.unload(name);
+      return host.unloadAdapter(name);
+    };
+    await this.#run(work).then(
+      () => ended?.(true),
+      (thrown: unknown) => {
+        ended?.(false);
+        throw thrown;
+      },
+    );
   }
 
-  adapters(): Promise<LoadedAdapter[]> {
-    return this.#run((host) => host.adapters());
+  async adapters(): Promise<LoadedAdapter[]> {
+    return this.#adapters.told(await this.#run((host) => host.adapters()));
   }
 
   get canTrain(): boolean {
@@ -268,7 +289,7 @@ export class RecoveringHost implements LoadedHost, Hosts {
     signal?: AbortSignal,
   ): Promise<TrainedData> {
     const host = await this.current(signal, 'the training');
-    this.#calls += 1;
+    this.#training += 1;
     let trained: TrainedData;
     try {
       trained = await host.trainLora(training, checkpoint, onEvent, signal);
@@ -277,7 +298,7 @@ export class RecoveringHost implements LoadedHost, Hosts {
       if (!this.isLost(host, thrown)) throw thrown;
       throw this.#traps.get(host) ?? this.#losses.get(host) ?? thrown;
     } finally {
-      this.#calls -= 1;
+      this.#training -= 1;
     }
     if (!('name' in trained.adapter)) return trained;
     const adapter = trainedAdapter(trained.adapter, trained.gguf);
@@ -316,6 +337,10 @@ export class RecoveringHost implements LoadedHost, Hosts {
     return this.#traps.get(host);
   }
 
+  blameOf(suspect: Suspect, host: LoadedHost): EngineError | undefined {
+    return this.#suspects.blameOf(suspect, host);
+  }
+
   get loaded(): ModelInfo | undefined {
     return this.#info;
   }
@@ -324,23 +349,28 @@ export class RecoveringHost implements LoadedHost, Hosts {
     return this.#gone;
   }
 
-  /** Asks a host, and the next one if that one is lost meanwhile, but not by a trap. */
+  /** Asks a host, and the next one if that one is lost meanwhile, but not by a trap, and not if they are lost with this again and again. */
   async #run<T>(work: (host: LoadedHost) => Promise<T>, signal?: AbortSignal, what = 'the request'): Promise<T> {
-    this.#calls += 1;
+    let asked: LoadedHost | undefined;
+    let losses = 0;
+    const call: Suspect = { lostWith: (host) => (host === asked ? ++losses : 0) };
+    this.#suspects.add(call);
     try {
       for (;;) {
         const host = await this.current(signal, what);
+        asked = host;
         try {
           return await work(host);
         } catch (thrown) {
           if (this.#gone !== undefined) throw this.#gone;
           const isLost = this.isLost(host, thrown);
           const trap = this.#traps.get(host);
-          if (!isLost || trap !== undefined) throw this.#gone ?? trap ?? thrown;
+          const blame = this.blameOf(call, host);
+          if (!isLost || trap !== undefined || blame !== undefined) throw this.#gone ?? trap ?? blame ?? thrown;
         }
       }
     } finally {
-      this.#calls -= 1;
+      this.#suspects.delete(call);
     }
   }
 
@@ -369,6 +399,7 @@ export class RecoveringHost implements LoadedHost, Hosts {
     this.#host = undefined;
     if (isLoss(error)) this.#losses.set(host, error);
     else this.#traps.set(host, error);
+    this.#suspects.lost(host, error);
     const begin = performance.now();
     const lost = this.#lost(error);
     this.#next = (async () => {
@@ -438,7 +469,7 @@ export class RecoveringHost implements LoadedHost, Hosts {
   }
 
   get #requests(): number {
-    return this.#generations.size + this.#calls;
+    return this.#suspects.size + this.#training;
   }
 
   /** Loads the model into a new host and lets that one answer. Ends everything if that can't be. */

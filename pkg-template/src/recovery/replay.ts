@@ -37,6 +37,12 @@ export class Replay {
     this.#places.clear();
   }
 
+  /** How many tokens that were handed out the answer that runs now has not come back to. */
+  missing(): number {
+    const missing = [...this.#told].map(([index, { tokens }]) => tokens.length - (this.#places.get(index)?.tokens ?? 0));
+    return missing.reduce((sum, count) => sum + Math.max(0, count), 0);
+  }
+
   /** The last chunks of an answer that was cancelled and that nobody generates again, to be followed by its end. */
   cancelled(choices: number): Chunk[] {
     const unfinished = Array.from({ length: choices }, (_, index) => index).filter((index) => this.#told.get(index)?.isFinished !== true);

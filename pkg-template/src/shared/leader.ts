@@ -82,8 +82,9 @@ export class Leader {
       const { host, info } = await load(report, this.#loading.signal);
       if (this.#isEnded) return await host.dispose().catch(() => {});
       const queue = new RequestQueue(info.max_sequences);
+      // A host that tells of its end may also refuse one request for what breaks others.
       const onError = (error: EngineError) => {
-        if (BROKEN.includes(error.code)) this.#fail(error);
+        if (host.ended === undefined && BROKEN.includes(error.code)) this.#fail(error);
       };
       const service = { host, info, queue, onError };
       this.#service = service;
