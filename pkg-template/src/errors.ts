@@ -41,6 +41,19 @@ export function errorData(error: EngineError): ErrorData {
 /** Codes of errors after which an engine can't answer again. @internal */
 export const BROKEN: readonly ErrorCode[] = ['device_lost', 'worker_lost', 'internal', 'disposed'];
 
+/** The error of a GPU device that is lost. @internal */
+export function deviceLost({ reason, message }: Pick<GPUDeviceLostInfo, 'reason' | 'message'>): EngineError {
+  const what = reason === 'destroyed' ? DESTROYED : 'the GPU device was lost';
+  return new EngineError('device_lost', `${what} (${message || 'no reason given'}); load the model again`);
+}
+
+const DESTROYED = 'the GPU device was lost, since it was destroyed';
+
+/** Whether a page ended its device itself. @internal */
+export function wasDestroyed({ message }: EngineError): boolean {
+  return message.startsWith(DESTROYED);
+}
+
 /** The error of a worker that is gone. @internal */
 export function workerLost(what: string): EngineError {
   return new EngineError(

@@ -185,7 +185,7 @@ export class AdapterLease {
 }
 
 /** A trained adapter as one that is loaded from its file. */
-export function trainedAdapter({ name, scale }: LoadedAdapter, gguf: Blob): KnownAdapter {
+export function trainedAdapter({ name, scale }: Pick<LoadedAdapter, 'name' | 'scale'>, gguf: Blob): KnownAdapter {
   const services: LoadServices = {
     onProgress: () => {},
     onEvent: () => {},
@@ -193,7 +193,8 @@ export function trainedAdapter({ name, scale }: LoadedAdapter, gguf: Blob): Know
     store: undefined,
     isOfOnePage: false,
     startDigester: () => undefined,
-    startHelpers: () => {},
+    startHelpers: () => 0,
+    stopHelpers: () => {},
   };
   const source: HostSource = { kind: 'files', files: [{ name: 'trained.gguf', data: gguf }] };
   return { source, data: { name, scale, files: unkept('files', {}) }, services };

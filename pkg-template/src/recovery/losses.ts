@@ -1,6 +1,6 @@
 // What counts as a loss, and how often this thread has seen a GPU go away: browsers give none any more after a few times.
 
-import { EngineError } from '../errors.js';
+import { EngineError, wasDestroyed } from '../errors.js';
 import { SPAN_MS } from './allowance.js';
 
 /** Errors after which the next host answers what this one can't. */
@@ -15,9 +15,9 @@ export function isPassing({ code }: EngineError): boolean {
 
 let devices = 0;
 
-/** Counts a loss. */
-export function noteLoss({ code }: EngineError): void {
-  if (code === 'device_lost') devices += 1;
+/** Counts a loss of what ran on this device. Who destroys a device has not lost it, and the browser gives the next one. */
+export function noteLoss(error: EngineError, device: 'gpu' | 'cpu'): void {
+  if (device === 'gpu' && error.code === 'device_lost' && !wasDestroyed(error)) devices += 1;
 }
 
 /** The error of a load, with the reason if it is that the browser gives no GPU any more. */

@@ -22,7 +22,7 @@ import type {
 } from '../protocol.js';
 import { SCORED } from '../scores.js';
 import type { HostSource } from '../source.js';
-import { ENABLING } from '../train/host.js';
+import { ENABLING, TRAINED } from '../train/host.js';
 import type { EngineStats, KernelUse, LoadedAdapter, LoadProgress, ModelInfo, Smoothness, TokenizeOptions } from '../types.js';
 import { Allowance } from './allowance.js';
 import type { RecoveryEvent } from './events.js';
@@ -135,7 +135,8 @@ export class RecoveringHost implements LoadedHost, Hosts {
     replay?: ReplayData,
     signal?: AbortSignal,
   ): Promise<Generation> {
-    let lease: AdapterLease | undefined;
+    // What is asked later changes nothing of it.
+    let lease: AdapterLease | undefined = this.#host && this.#adapters.lease(request);
     const asking: Asking = {
       supply: (host) => (lease ??= this.#adapters.lease(request)).supply(host),
       start: (host, known) => host.generate(kind, lease!.of(request, host), processor, known),
@@ -300,9 +301,12 @@ export class RecoveringHost implements LoadedHost, Hosts {
     } finally {
       this.#training -= 1;
     }
-    if (!('name' in trained.adapter)) return trained;
-    const adapter = trainedAdapter(trained.adapter, trained.gguf);
-    if (host === this.#host) {
+    // What was learnt is there, also if the host was lost while it loaded it.
+    const wasLost = !('name' in trained.adapter) && (host !== this.#host || this.isLost(host, trained.adapter));
+    if (this.#gone !== undefined || (!('name' in trained.adapter) && !wasLost)) return trained;
+    const { name = TRAINED } = training as { name?: string };
+    const adapter = trainedAdapter('name' in trained.adapter ? trained.adapter : { name, scale: 1 }, trained.gguf);
+    if (host === this.#host && !wasLost) {
       this.#adapters.addOwn(adapter);
       return trained;
     }
@@ -357,7 +361,9 @@ export class RecoveringHost implements LoadedHost, Hosts {
     this.#suspects.add(call);
     try {
       for (;;) {
-        const host = await this.current(signal, what);
+        // At once if there is one, so that what is asked in one breath happens in that order.
+        const host = this.#host ?? (await this.current(signal, what));
+        if (signal?.aborted) throw abortError(signal, what);
         asked = host;
         try {
           return await work(host);
@@ -446,7 +452,7 @@ export class RecoveringHost implements LoadedHost, Hosts {
 
   /** Loads the model as it was, after another load failed. */
   async #loadBack(failed: EngineError): Promise<LoadedModel> {
-    if (isLoss(failed)) noteLoss(failed);
+    if (isLoss(failed)) noteLoss(failed, 'gpu');
     try {
       return await this.#take(await this.#recovery.load(failed, this.#loading.signal));
     } catch (thrown) {
@@ -459,7 +465,8 @@ export class RecoveringHost implements LoadedHost, Hosts {
   }
 
   #lost(error: EngineError): EngineError {
-    noteLoss(error);
+    // Where nothing was loaded yet it was the GPU, if a device was lost.
+    noteLoss(error, this.#info?.device === 'cpu' ? 'cpu' : 'gpu');
     this.#recovery.onEvent({ type: 'lost', code: error.code, message: error.message, requests: this.#requests });
     return error;
   }

@@ -22,8 +22,8 @@ import type { NamedFiles } from '../files/named_files.js';
 import { dataOf } from '../json.js';
 import { reporter } from '../load_services.js';
 import type { LoadedHost, TrainedData, TrainingEventData } from '../protocol.js';
-import { CheckpointWriter, checkName, openCheckpoints, withName } from './files.js';
-import { cannotTrain, ENABLING } from './host.js';
+import { CheckpointWriter, checkName, openCheckpoints, within, withName } from './files.js';
+import { cannotTrain, ENABLING, TRAINED } from './host.js';
 import type { EnableOptions, LoraOptions, SavedCheckpoint, TrainedAdapter, TrainingEvent } from './types.js';
 
 /** Adapters that are trained here. */
@@ -88,8 +88,8 @@ export interface TrainingEngine {
 }
 
 const TRAINING = 'the training';
-/** As the wasm names it. */
-const DEFAULT_NAME = 'trained';
+/** How long the end of a training waits for its last checkpoint. */
+const WRITE_MS = 10_000;
 
 /** More kinds of matrices than any model has. */
 const MOST_TARGETS = 1000;
@@ -158,7 +158,7 @@ export function trainingOf({ host, check }: TrainingEngine): Training {
       isTraining = true;
       try {
         const work = (files?: NamedFiles) => trained(host, training, resume, files, reporter(onProgress), signal);
-        const { name = DEFAULT_NAME } = training;
+        const { name = TRAINED } = training;
         if (training.checkpoint === undefined && !resume) return await work();
         checkName(name);
         // Where nothing can be kept, nothing is computed.
@@ -227,7 +227,7 @@ async function trained(
   tell: (event: TrainingEvent) => void,
   signal: AbortSignal | undefined,
 ): Promise<TrainedAdapter> {
-  const { name = DEFAULT_NAME } = training;
+  const { name = TRAINED } = training;
   const writer = files && new CheckpointWriter(files, name, tell);
   const checkpoint = resume ? await files?.find(name) : undefined;
   const onEvent = (event: TrainingEventData) => {
@@ -238,15 +238,15 @@ async function trained(
   try {
     data = await host.trainLora(training, checkpoint, onEvent, signal);
   } finally {
-    // So that what was kept last is there when the caller hears of it.
-    await writer?.ended();
+    // So that what was kept last is there when the caller hears of it. A disk that stands still must not hold the training.
+    if (writer !== undefined) await within(WRITE_MS, writer.ended());
   }
   if (signal?.aborted) {
     // It was loaded by the time the host heard of the signal.
     if ('name' in data.adapter) await host.unloadAdapter(name);
     throw abortError(signal, TRAINING);
   }
-  await files?.delete(name).catch(() => {});
+  if (files !== undefined) await within(WRITE_MS, files.delete(name));
   return adapterOf(name, data);
 }
 

@@ -8,6 +8,9 @@ import type { WasmEngine, WasmTrained } from '../wasm.js';
 /** What is aborted while an engine gets what trains. */
 export const ENABLING = 'loading what trains';
 
+/** What an adapter is called that is trained without a name, as the wasm names it. */
+export const TRAINED = 'trained';
+
 /** The error of an engine that can't train yet. */
 export function cannotTrain(): EngineError {
   return new EngineError(
