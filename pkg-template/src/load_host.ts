@@ -11,6 +11,7 @@ import { dataOf as jsonOf } from './json.js';
 import { LoadPlace, onDevice } from './load_place.js';
 import { filesOf, loadServices, reporter } from './load_services.js';
 import type { HostLoadOptions } from './protocol.js';
+import { isLoss } from './recovery/losses.js';
 import { type LoadedModel, MAX_RECOVERIES, RecoveringHost, type Recovery } from './recovery/recovering_host.js';
 import { type HostSource, resolveSource } from './source.js';
 import { ENABLING } from './train/host.js';
@@ -48,13 +49,21 @@ export async function loadHost(
   // It is the same model again, whatever its server has by then.
   const ofAgain = (device: HostLoadOptions): HostLoadOptions => ({ ...device, files: { ...device.files, update: 'never' } });
   const place = new LoadPlace(options, hostOptions);
+  const loadThere = async (isAgain: boolean, signal: AbortSignal) => {
+    const loaded = await loadOnce(source, isAgain ? ofAgain(place.host) : place.host, { ...options, signal }, isOfOnePage);
+    loaded.info.warnings.push(...place.warnings);
+    return loaded;
+  };
   const load = async (lost: EngineError | undefined, signal: AbortSignal) => {
+    const isAgain = lost !== undefined;
     await place.after(lost);
     try {
-      return await loadOnce(source, lost === undefined ? place.host : ofAgain(place.host), { ...options, signal }, isOfOnePage);
+      return await loadThere(isAgain, signal);
     } catch (thrown) {
-      if (lost !== undefined || !(await place.leavesGpu(toEngineError(thrown)))) throw thrown;
-      return loadOnce(source, place.host, { ...options, signal }, isOfOnePage);
+      const error = toEngineError(thrown);
+      if (signal.aborted || isLoss(error)) throw thrown;
+      if (!(isAgain ? place.returnsToGpu() : await place.leavesGpu(error))) throw thrown;
+      return loadThere(isAgain, signal);
     }
   };
   /** What was warned of already. */
@@ -64,7 +73,7 @@ export async function loadHost(
     canTrain: options.training === true,
     async withTraining(onProgress, signal) {
       const given = { ...options, training: true };
-      const device = await chooseDevice(given);
+      const device = await chooseDevice({ ...given, signal });
       // Compiled here: the host that answers is not given up for what does not come.
       const trains = await onDevice(ofAgain(hostOptions), { ...given, signal }, device);
       const from = await unlessAborted(
