@@ -1,6 +1,7 @@
 // How fast this GPU reads its memory, in 200 ms: each token that is decoded reads every weight once. Plain WebGPU, so that it needs no wasm.
 
-import type { DeviceOptions } from './device_choice.js';
+import { unlessAborted } from './abort.js';
+import { adapterOf, type DeviceOptions } from './device_choice.js';
 import { EngineError, noWebGpu } from './errors.js';
 
 const WORKGROUP = 256;
@@ -11,6 +12,7 @@ const PIECE = WORKGROUP * READS * 16;
 const BYTES = 256 << 20;
 const BYTES_IN_SOFTWARE = 32 << 20;
 const LASTS_MS = 200;
+const MEASURING = 'measuring the GPU';
 /** `GPUBufferUsage.STORAGE`. */
 const STORAGE = 0x80;
 
@@ -20,24 +22,24 @@ export interface Bandwidth {
 }
 
 /** @throws EngineError `webgpu_unavailable`, `adapter_unavailable` or `out_of_memory`. */
-export async function measureBandwidth({ powerPreference, forceFallbackAdapter = false }: DeviceOptions): Promise<Bandwidth> {
+export async function measureBandwidth({ powerPreference, forceFallbackAdapter = false, signal }: DeviceOptions): Promise<Bandwidth> {
   const { gpu } = globalThis.navigator ?? {};
   if (gpu === undefined || gpu === null) throw noWebGpu();
-  const adapter = await gpu.requestAdapter({ powerPreference: powerPreference ?? 'high-performance', forceFallbackAdapter });
+  const adapter = await adapterOf(gpu, { powerPreference: powerPreference ?? 'high-performance', forceFallbackAdapter }, signal);
   if (adapter === null) throw new EngineError('adapter_unavailable', 'the browser offers no WebGPU adapter: update the graphics driver');
   const { maxBufferSize, maxStorageBufferBindingSize } = adapter.limits;
   const { info } = adapter as { info: GPUAdapterInfo & { isFallbackAdapter?: boolean } };
   const isSoftware = Boolean(info.isFallbackAdapter ?? (adapter as { isFallbackAdapter?: boolean }).isFallbackAdapter);
-  const device = await adapter
-    .requestDevice({ requiredLimits: { maxBufferSize, maxStorageBufferBindingSize } })
-    .catch((thrown: unknown) => {
-      throw new EngineError('adapter_unavailable', `the GPU gives no device: ${String(thrown)}`, { cause: thrown });
-    });
+  const asking = adapter.requestDevice({ requiredLimits: { maxBufferSize, maxStorageBufferBindingSize } }).catch((thrown: unknown) => {
+    throw new EngineError('adapter_unavailable', `the GPU gives no device: ${String(thrown)}`, { cause: thrown });
+  });
   try {
+    const device = await unlessAborted(asking, signal, MEASURING);
     const wanted = Math.min(isSoftware ? BYTES_IN_SOFTWARE : BYTES, maxBufferSize, maxStorageBufferBindingSize);
-    return { bytesPerSecond: await measured(device, Math.floor(wanted / PIECE) * PIECE), isSoftware };
+    return { bytesPerSecond: await unlessAborted(measured(device, Math.floor(wanted / PIECE) * PIECE), signal, MEASURING), isSoftware };
   } finally {
-    device.destroy();
+    // Also one that comes when nobody waits for it any more.
+    void asking.then((device) => device.destroy()).catch(() => {});
   }
 }
 

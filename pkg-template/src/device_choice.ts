@@ -1,5 +1,6 @@
 // What runs a model: the GPU where there is one, or else the CPU. It knows nothing of wasm, workers or loads.
 
+import { unlessAborted } from './abort.js';
 import { EngineError, type ErrorCode, noWebGpu } from './errors.js';
 import type { DeviceKind, DeviceReason, LoadOptions } from './generated/loading.js';
 import { isServer } from './node.js';
@@ -39,7 +40,23 @@ export function mayBeCpu(options: DeviceOptions): boolean {
 export type DeviceOptions = Pick<LoadOptions, 'powerPreference' | 'forceFallbackAdapter'> & {
   device?: DeviceKind | null | undefined;
   training?: boolean | undefined;
+  signal?: AbortSignal | undefined;
 };
+
+/** A browser that has not answered by then has no adapter to give. Starting a GPU's process takes a second or two. */
+const ADAPTER_MS = 10_000;
+
+/** An adapter; null if there is none, or the browser does not answer. Rejects when the signal is aborted. */
+export async function adapterOf(gpu: GPU, options: GPURequestAdapterOptions, signal: AbortSignal | undefined): Promise<GPUAdapter | null> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<null>((resolve) => (timer = setTimeout(() => resolve(null), ADAPTER_MS)));
+  const asked = (async () => gpu.requestAdapter(options))().catch(() => null);
+  try {
+    return await unlessAborted(Promise.race([asked, late]), signal, 'asking for a GPU');
+  } finally {
+    clearTimeout(timer);
+  }
+}
 
 /** Refuses to train where that can't be. */
 function checkTraining({ device }: DeviceOptions): void {
@@ -55,7 +72,7 @@ function checkTraining({ device }: DeviceOptions): void {
 }
 
 export async function chooseDevice(options: DeviceOptions): Promise<ChosenDevice> {
-  const { device, powerPreference } = options;
+  const { device, powerPreference, signal } = options;
   if (options.training === true) checkTraining(options);
   // Known before anything is fetched.
   if (device === 'gpu' && isServer() && globalThis.navigator?.gpu === undefined) throw noWebGpu();
@@ -63,12 +80,7 @@ export async function chooseDevice(options: DeviceOptions): Promise<ChosenDevice
   if (!mayBeCpu(options)) return { kind: 'gpu', reason: 'gpu_available' };
   const gpu = globalThis.navigator?.gpu;
   if (gpu === undefined || gpu === null) return { kind: 'cpu', reason: 'no_webgpu' };
-  let adapter: GPUAdapter | null;
-  try {
-    adapter = await gpu.requestAdapter({ powerPreference: powerPreference ?? 'high-performance' });
-  } catch {
-    adapter = null;
-  }
+  const adapter = await adapterOf(gpu, { powerPreference: powerPreference ?? 'high-performance' }, signal);
   if (adapter === null) return { kind: 'cpu', reason: 'no_adapter' };
   return isSoftware(adapter) ? { kind: 'cpu', reason: 'software_adapter' } : { kind: 'gpu', reason: 'gpu_available' };
 }

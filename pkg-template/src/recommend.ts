@@ -107,7 +107,7 @@ export async function recommend(given: ModelSource[], options: RecommendOptions,
   const runnerOf = async ({ kind, reason }: ChosenDevice): Promise<Runner> => {
     if (kind === 'cpu') return onCpu(reason);
     try {
-      return { device: 'gpu', ...(await measureBandwidth(rest)) };
+      return { device: 'gpu', ...(await measureBandwidth({ ...rest, signal })) };
     } catch (thrown) {
       const why = reasonOf(toEngineError(thrown).code);
       if (why === undefined || !mayBeCpu(rest)) throw thrown;
@@ -117,7 +117,7 @@ export async function recommend(given: ModelSource[], options: RecommendOptions,
   const inspectOn = (source: ModelSource, device: 'gpu' | 'cpu') =>
     inspect(source, { ...rest, device, ...(signal === undefined ? {} : { signal }) });
   // First of all: what else uses the GPU would take a part of it.
-  const first = await runnerOf(await chooseDevice(rest));
+  const first = await runnerOf(await chooseDevice({ ...rest, signal }));
   const found: Recommendation[] = [];
   for (const source of sources) {
     checkAborted();

@@ -1,17 +1,30 @@
 // Keeps what autotuning found from one load to the next, as a text of which only the engine knows the meaning. It is a help and
 // no more: where the browser keeps nothing (private windows, a full disk, no permission), the next load finds it again.
 
+import { unlessAborted } from './abort.js';
+
 const CACHE = 'rillm-tunings';
 /** The cache is keyed by requests; nothing is ever asked of this address. */
 const KEY = 'https://rillm.invalid/tunings.json';
 
+/** A cache that has not answered by then is a load's delay and no help. */
+const LIMIT_MS = 2000;
+
 /** The text of earlier loads, if there is one. */
-export async function keptTunings(): Promise<string | undefined> {
+export async function keptTunings(signal?: AbortSignal): Promise<string | undefined> {
+  return within(signal, async () => (await caches.match(KEY, { cacheName: CACHE }))?.text());
+}
+
+/** What work comes to; undefined if it fails, takes too long, or nobody waits for it any more. */
+async function within<T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T | undefined> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<undefined>((resolve) => (timer = setTimeout(() => resolve(undefined), LIMIT_MS)));
   try {
-    const response = await caches.match(KEY, { cacheName: CACHE });
-    return await response?.text();
+    return await unlessAborted(Promise.race([work(), late]), signal, 'reading what was kept');
   } catch {
     return undefined;
+  } finally {
+    clearTimeout(timer);
   }
 }
 
@@ -24,10 +37,8 @@ export async function forgetTunings(): Promise<void> {
   }
 }
 
-export async function keepTunings(text: string): Promise<void> {
-  try {
-    await (await caches.open(CACHE)).put(KEY, new Response(text, { headers: { 'content-type': 'application/json' } }));
-  } catch {
-    // The next load measures again.
-  }
+/** If that fails the next load measures again. */
+export async function keepTunings(text: string, signal?: AbortSignal): Promise<void> {
+  const response = new Response(text, { headers: { 'content-type': 'application/json' } });
+  await within(signal, async () => (await caches.open(CACHE)).put(KEY, response));
 }
