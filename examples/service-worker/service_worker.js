@@ -33,5 +33,7 @@ addEventListener('install', (event) => event.waitUntil(skipWaiting()));
 for (const type of ['activate', 'message']) addEventListener(type, (event) => event.waitUntil(clients.claim()));
 addEventListener('fetch', (event) => {
   const { origin, pathname } = new URL(event.request.url);
+  // Any site may open an address or send a form to it; only this origin's pages may ask the model.
+  if (event.request.mode === 'navigate') return;
   if (origin === location.origin && pathname.startsWith('/v1/')) event.respondWith(answer(event));
 });

@@ -2,7 +2,7 @@
 
 import { address, anything, callable, type Checks, describe, readOptions, reading, text, texts } from './arguments.js';
 import { type ErrorCode, EngineError, toEngineError } from './errors.js';
-import { answer, errorResponse, type HttpRequest, readRequest, Refusal, refusalResponse, type Served } from './http.js';
+import { answer, checkSender, errorResponse, type HttpRequest, readRequest, Refusal, refusalResponse, type Served } from './http.js';
 
 /** Says who answered: `local` or `remote`. */
 const BACKEND_HEADER = 'x-rillm-backend';
@@ -78,6 +78,7 @@ export function fetchOf(served: Served, options?: FallbackOptions): (input: Requ
   return async (input, init) => {
     const request = await readRequest(input, init);
     try {
+      checkSender(request);
       return await answerOrPass(served, remote, request);
     } catch (thrown) {
       if (request.signal.aborted) throw request.signal.reason;

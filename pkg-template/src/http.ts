@@ -80,6 +80,8 @@ export interface HttpRequest {
   /** The body as it came. */
   text: string;
   signal: AbortSignal;
+  /** A page is opened, also by a form of another site, which a service worker gets to see. */
+  isNavigation: boolean;
 }
 
 const MODEL_ENDPOINTS: Record<string, keyof Endpoints> = {
@@ -98,6 +100,8 @@ const ENDPOINTS =
 /** Reads what `fetch` was given. An aborted signal rejects, as it does with the browser's `fetch`. */
 export async function readRequest(input: RequestInfo | URL, init?: RequestInit): Promise<HttpRequest> {
   const request = reading('the request of fetch', () => new Request(input, init));
+  // A copy may be of another mode.
+  const isNavigation = reading('the request of fetch', () => input instanceof Request && input.mode === 'navigate');
   const { method, headers, signal } = request;
   signal.throwIfAborted();
   const url = new URL(request.url);
@@ -107,7 +111,12 @@ export async function readRequest(input: RequestInfo | URL, init?: RequestInit):
     throw new EngineError('invalid_request', `the body of the request can't be read: ${textOf(thrown)}`, { cause: thrown });
   });
   signal.throwIfAborted();
-  return { method, url, path, headers, text, signal };
+  return { method, url, path, headers, text, signal, isNavigation };
+}
+
+/** Refuses what any site may send without asking: whoever opens a page or sends a form reads no answer, and would make the model work. */
+export function checkSender({ isNavigation, url }: HttpRequest): void {
+  if (isNavigation) throw new Refusal(403, 'invalid_request', `${url.pathname} is no page: ask it with fetch()`);
 }
 
 /** Answers a request as a server of OpenAI's API would. Rejects with what goes wrong: `errorResponse` makes an answer of it. */
