@@ -2,7 +2,7 @@
 // messages, queues or OpenAI's shapes.
 
 import { disposed, EngineGeneration } from './engine_generation.js';
-import { abortError, EngineError, type ErrorCode, toEngineError } from './errors.js';
+import { abortError, deviceLost, EngineError, type ErrorCode, toEngineError } from './errors.js';
 import { onAbort, unlessAborted } from './abort.js';
 import type { RetryPolicy } from './files/attempts.js';
 import type { Arrived } from './files/events.js';
@@ -63,6 +63,7 @@ export class EngineHost implements Host {
   #lost: EngineError | undefined;
   /** The threads of the CPU, from the beginning of a load on. */
   #starting: Promise<StartedTeam> = Promise.resolve({});
+  #stopHelpers = () => {};
   #engine: WasmEngine | undefined;
   #device: GPUDevice | undefined;
   #generations = new Set<EngineGeneration>();
@@ -83,12 +84,14 @@ export class EngineHost implements Host {
     signal: AbortSignal | undefined,
   ): Promise<ModelInfo> {
     const policy = retryPolicy(filesData, services);
-    if (options.device === 'cpu')
+    if (options.device === 'cpu') {
       this.#starting = startTeam(options.threads, wasmSource?.from, (helpers) => services.startHelpers(helpers), policy);
+      this.#stopHelpers = () => services.stopHelpers();
+    }
     const [wasm, { team, warning }, tunings] = await Promise.all([
       wasmUnlessAborted(wasmSource, policy, signal),
       this.#starting,
-      options.autotune === 'off' ? undefined : keptTunings(),
+      options.autotune === 'off' ? undefined : keptTunings(signal),
     ]);
     this.#loading = wasm;
     team?.onBroken((message) => {
@@ -123,7 +126,7 @@ export class EngineHost implements Host {
       return engine;
     });
     const found = await wasm.guard(() => engine.tunings());
-    if (found !== undefined) await keepTunings(found);
+    if (found !== undefined) await keepTunings(found, signal);
     this.#wasm = wasm;
     this.#engine = engine;
     this.#forgetTraps = wasm.onTrap((error) => this.#tellEnded(error));
@@ -131,9 +134,9 @@ export class EngineHost implements Host {
     if (warning !== undefined) info.warnings.push(warning);
     if (info.device === 'gpu') {
       this.#device = wasm.call(() => engine.gpuDevice());
-      void this.#device.lost.then(({ message }) => {
+      void this.#device.lost.then((lost) => {
         // Whoever disposes of the engine has its device destroyed.
-        if (this.#engine === engine) this.#tellEnded(deviceLost(message));
+        if (this.#engine === engine) this.#tellEnded(deviceLost(lost));
       });
     }
     return info;
@@ -236,9 +239,8 @@ export class EngineHost implements Host {
     return this.#ask(wasm, () => engine.detokenize(ids));
   }
 
-  async embed(request: object): Promise<EmbeddingsData> {
-    const { wasm, engine } = this.#loaded();
-    return this.#ask(wasm, () => engine.embed(request));
+  async embed(request: object, signal?: AbortSignal): Promise<EmbeddingsData> {
+    return this.#stoppable(signal, (engine, stopped) => engine.embed(request, stopped));
   }
 
   async score<Kind extends ScoreKind>(kind: Kind, request: object, signal?: AbortSignal): Promise<ScoreData[Kind]> {
@@ -311,10 +313,12 @@ export class EngineHost implements Host {
     const { wasm, engine } = this.#loaded();
     const tensors = await this.#ask(wasm, () => make(engine));
     if (this.#engine !== engine) {
-      for (const tensor of tensors) {
-        tensor.dispose();
-        tensor.free();
-      }
+      await wasm.guard(() => {
+        for (const tensor of tensors) {
+          tensor.dispose();
+          tensor.free();
+        }
+      });
       throw disposed();
     }
     return tensors.map((tensor) => {
@@ -339,9 +343,12 @@ export class EngineHost implements Host {
   async disposeTensor(handle: number): Promise<void> {
     const tensor = this.#tensors.get(handle);
     this.#tensors.delete(handle);
-    if (tensor === undefined || this.#wasm?.isBroken()) return;
-    tensor.dispose();
-    tensor.free();
+    const wasm = this.#wasm;
+    if (tensor === undefined || wasm === undefined || wasm.isBroken()) return;
+    wasm.call(() => {
+      tensor.dispose();
+      tensor.free();
+    });
   }
 
   async sync(): Promise<void> {
@@ -452,7 +459,12 @@ export class EngineHost implements Host {
       await this.#dispose();
     } finally {
       // Also of a load that was given up.
-      void this.#starting.then(({ team }) => team?.end());
+      const stop = this.#stopHelpers;
+      void this.#starting.then(({ team }) => {
+        team?.end();
+        // One that hangs does not hear of the end.
+        stop();
+      });
       this.#starting = Promise.resolve({});
     }
   }
@@ -491,7 +503,7 @@ export class EngineHost implements Host {
       if (this.#device === undefined || wasm.isBroken() || !SYMPTOMS.includes(error.code)) throw error;
       const late = new Promise<undefined>((resolve) => setTimeout(() => resolve(undefined), LOSS_MS));
       const lost = await Promise.race([this.#device.lost, late]);
-      throw lost === undefined ? error : deviceLost(lost.message);
+      throw lost === undefined ? error : deviceLost(lost);
     }
   }
 
@@ -501,8 +513,4 @@ export class EngineHost implements Host {
     }
     return { wasm: this.#wasm, engine: this.#engine };
   }
-}
-
-function deviceLost(reason: string): EngineError {
-  return new EngineError('device_lost', `the GPU device was lost (${reason || 'no reason given'}); load the model again`);
 }

@@ -51,6 +51,7 @@ interface Callbacks extends CacheOptions {
 /** `end` has to be called after the load. */
 export function loadServices(options: Callbacks, wasm: EngineWasm | undefined, isOfOnePage = true): LoadServices & { end(): void } {
   const digesters = new Digesters();
+  const threads = new Helpers();
   return {
     onProgress: reporter(options.onProgress),
     onEvent: reporter(options.onEvent),
@@ -64,7 +65,8 @@ export function loadServices(options: Callbacks, wasm: EngineWasm | undefined, i
       );
       return port;
     },
-    startHelpers: (helpers) => new Helpers().start(helpers),
+    startHelpers: (helpers) => threads.start(helpers),
+    stopHelpers: () => threads.stop(),
     end: () => digesters.end(),
   };
 }

@@ -68,8 +68,10 @@ export interface LoadServices {
   isOfOnePage: boolean;
   /** Starts a worker that computes digests, if there can be one; what speaks to it. */
   startDigester(of: Digested): MessagePort | undefined | Promise<MessagePort | undefined>;
-  /** Starts threads that multiply on the CPU; they end with their team. */
-  startHelpers(helpers: HelperData[]): void;
+  /** Starts threads that multiply on the CPU, and which end with their team; how many could be started. */
+  startHelpers(helpers: HelperData[]): number | Promise<number>;
+  /** Ends those that are left, whatever they do. */
+  stopHelpers(): void;
 }
 
 export interface TensorData {
@@ -143,7 +145,7 @@ export interface HostCalls {
 export interface LoadedHost extends HostCalls {
   /** What it loaded last. Undefined where that can't change. */
   readonly loaded?: ModelInfo | undefined;
-  /** Where requests wait for those of others, the signal ends the waiting. */
+  /** The signal ends the waiting for others, and the work. */
   embed(request: object, signal?: AbortSignal): Promise<EmbeddingsData>;
   /** The signal ends the work; when the promise settles nothing of it runs any more, but for a host that other tabs share. */
   score<Kind extends ScoreKind>(kind: Kind, request: object, signal?: AbortSignal): Promise<ScoreData[Kind]>;
@@ -220,6 +222,8 @@ export type ToWorker =
   | { type: 'digest'; of: Digested; port: MessagePort; wasm?: EngineWasm }
   /** To a worker that does nothing else: multiplies on the CPU until its team ends. */
   | ({ type: 'help' } & HelperData)
+  /** In answer to `helpers`: how many could be started. */
+  | { type: 'helping'; started: number }
   /** In answer to `digester`. */
   | { type: 'digester'; port: MessagePort | undefined }
   | CallMessage

@@ -6,6 +6,9 @@ import { EngineError, noWebGpu, textOf, toEngineError } from './errors.js';
 /** With a name that no bundler looks for: what they find, they copy or rewrite. */
 const FILE = './worker.js';
 
+/** Those that callers made. Each does one thing, and is ended after that. */
+const IN_USE = new WeakSet<Worker>();
+
 /** `make` makes the worker, in place of the package's own way. */
 export function startWorker(make: (() => Worker) | undefined): Worker {
   if (typeof Worker === 'undefined') {
@@ -69,7 +72,14 @@ function madeBy(make: () => Worker): Worker {
   } catch (thrown) {
     throw new EngineError('worker_unavailable', `the option worker failed: ${textOf(thrown)}`, { cause: thrown });
   }
-  if (reading('what the option worker returned', () => made instanceof Worker)) return made as Worker;
+  if (reading('what the option worker returned', () => made instanceof Worker)) {
+    const worker = made as Worker;
+    if (IN_USE.has(worker)) {
+      throw new EngineError('invalid_request', 'the option worker returned a Worker that it had returned before: make a new one each time');
+    }
+    IN_USE.add(worker);
+    return worker;
+  }
   throw new EngineError('invalid_request', `the option worker returned ${describe(made)}, wanted a Worker that runs rillm/worker`);
 }
 

@@ -4,7 +4,7 @@
 import * as gpuGlue from './wasm/rillm.js';
 import * as cpuGlue from './wasm/rillm_cpu.js';
 import * as trainingGlue from './wasm/rillm_train.js';
-import { compileWasm, wasmLoader, type WasmNames } from './compile_wasm.js';
+import { checkVectors, compileWasm, wasmLoader, type WasmNames } from './compile_wasm.js';
 import type { LoadedAdapter, LoadOptions as LoadData, MemoryPressure } from './generated/loading.js';
 import type { AttachedSession, Chunk, EmbeddingsData, ReplayData, ScoreData, ScoreKind, TrainingEventData } from './protocol.js';
 import type { OpenedFile } from './files/remote_files.js';
@@ -80,7 +80,8 @@ export interface WasmEngine {
   complete(request: object, logitsProcessor?: WasmLogitsProcessor, replay?: ReplayData): Promise<WasmGeneration>;
   tokenize(text: string, options?: TokenizeOptions): Uint32Array;
   detokenize(ids: Uint32Array): string;
-  embed(request: object): Promise<EmbeddingsData>;
+  /** When `stopped` resolves, the rest is left undone, and it rejects with `aborted`. */
+  embed(request: object, stopped: Promise<void>): Promise<EmbeddingsData>;
   /** When `stopped` resolves, the rest is left undone, and it rejects with `aborted`. */
   score<Kind extends ScoreKind>(kind: Kind, request: object, stopped: Promise<void>): Promise<ScoreData[Kind]>;
   /** `write` gets the bytes in order. When `stopped` resolves, the rest is left undone, and it rejects with `aborted`. */
@@ -183,6 +184,7 @@ function loaderOf(name: Name, options: readonly [string, string], own: () => URL
   return wasmLoader(
     namesOf(name, options),
     async (source, policy): Promise<Wasm> => {
+      if (name === 'rillm_cpu') checkVectors(`${name}_bg.wasm`);
       const module = await compileWasm(source ?? own(), mark, policy);
       await glue.default({ module_or_path: module });
       return instance(name, glue);

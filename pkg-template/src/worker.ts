@@ -76,6 +76,9 @@ const remoteStore: ModelStore = {
   delete: async (key) => void (await askStore({ type: 'store', method: 'delete', key })),
 };
 
+/** Those that wait for threads. */
+const helping: ((started: number) => void)[] = [];
+
 /** Those that wait for a worker that computes digests. */
 const digesters: ((port: MessagePort | undefined) => void)[] = [];
 
@@ -92,7 +95,13 @@ function services(id: number): LoadServices {
         digesters.push(resolve);
         scope.postMessage({ type: 'digester', of });
       }),
-    startHelpers: (helpers) => scope.postMessage({ type: 'helpers', helpers }),
+    startHelpers: (helpers) =>
+      new Promise((resolve) => {
+        helping.push(resolve);
+        scope.postMessage({ type: 'helpers', helpers });
+      }),
+    // The page ends them with this worker.
+    stopHelpers: () => {},
   };
 }
 
@@ -227,6 +236,9 @@ scope.addEventListener('message', ({ data }) => {
     case 'help':
       helpOn(data);
       scope.close();
+      break;
+    case 'helping':
+      helping.shift()?.(data.started);
       break;
     case 'digester':
       digesters.shift()?.(data.port);

@@ -230,8 +230,8 @@ export class WorkerHost implements Host {
     return this.#call('detokenize', ids);
   }
 
-  embed(request: object): Promise<EmbeddingsData> {
-    return this.#call('embed', request);
+  embed(request: object, signal?: AbortSignal): Promise<EmbeddingsData> {
+    return this.#abortable(signal, 'embed', request);
   }
 
   score<Kind extends ScoreKind>(kind: Kind, request: object, signal?: AbortSignal): Promise<ScoreData[Kind]> {
@@ -423,7 +423,7 @@ export class WorkerHost implements Host {
       return;
     }
     if (message.type === 'helpers') {
-      this.#helpers.start(message.helpers, this.#make);
+      this.#post({ type: 'helping', started: this.#helpers.start(message.helpers, this.#make) });
       return;
     }
     if (message.type === 'alive') return;

@@ -14,8 +14,13 @@ const DEFAULT_MOST = 8;
 const STACK_BYTES = 256 << 10;
 /** Bytes of a scratch area at least, so that it seldom grows. */
 const LEAST_SCRATCH = 64 << 10;
+/** More than a page's thread takes in a millisecond, each with a look at the clock. */
+const LOOKS_PER_MS = 100_000;
 /** How long a load waits for threads. Those that come later help all the same. */
 const START_MS = 2000;
+
+/** Starts threads; how many could be. */
+export type StartHelpers = (helpers: HelperData[]) => number | Promise<number>;
 
 export interface StartedTeam {
   /** Undefined where the engine's own wasm does as well. */
@@ -27,7 +32,7 @@ export interface StartedTeam {
 export async function startTeam(
   asked: number | null | undefined,
   engine: SentWasm | undefined,
-  startHelpers: (helpers: HelperData[]) => void,
+  startHelpers: StartHelpers,
   policy: RetryPolicy,
 ): Promise<StartedTeam> {
   const mayShare = isServer() || globalThis.crossOriginIsolated === true;
@@ -82,7 +87,11 @@ export class CpuTeam {
         try {
           Atomics.wait(words, address >>> 2, seen | 0, milliseconds);
         } catch {
-          // A page's own thread may not sleep: it looks again at once.
+          // A page's own thread may not sleep: it looks until time is up. The clock of a page may stand still.
+          const end = performance.now() + milliseconds;
+          for (let looks = 0; looks < milliseconds * LOOKS_PER_MS; looks += 1) {
+            if (Atomics.load(words, address >>> 2) !== (seen | 0) || performance.now() >= end) return;
+          }
         }
       },
       wake: (address: number, count: number) => void Atomics.notify(words, address >>> 2, count >>> 0),
@@ -93,16 +102,16 @@ export class CpuTeam {
   }
 
   /** Starts helpers; resolves to how many of them help, when all do or time is up. */
-  async start(helpers: number, startHelpers: (helpers: HelperData[]) => void): Promise<number> {
+  async start(helpers: number, startHelpers: StartHelpers): Promise<number> {
     if (helpers <= 0) return 0;
     const data: HelperData[] = [];
     for (let at = 0; at < helpers; at += 1) {
       const stack = this.#exports.stack(STACK_BYTES) >>> 0;
       if (stack !== 0) data.push({ module: this.#module, memory: this.#memory, stack });
     }
-    startHelpers(data);
+    const started = await startHelpers(data);
     const began = performance.now();
-    while (this.#exports.joined() < helpers && performance.now() - began < START_MS) {
+    while (this.#exports.joined() < started && performance.now() - began < START_MS) {
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
     return this.#exports.joined();

@@ -33,10 +33,7 @@ export interface TeamExports {
   __stack_pointer: WebAssembly.Global;
 }
 
-/**
- * Helps until the team ends; that is when it returns. It is whole by itself, with nothing of this module or another, since servers start a thread
- * with its text.
- */
+/** Helps until the team ends; that is when it returns. {@link SERVER_HELPER} does the same. */
 export function helpOn({ module, memory, stack }: HelperData): void {
   const words = new Int32Array(memory.buffer);
   const threads = {
@@ -53,3 +50,21 @@ export function helpOn({ module, memory, stack }: HelperData): void {
     throw thrown;
   }
 }
+
+/** What a thread of a server runs: {@link helpOn}. Its text is not taken of the function, into which tools put names that a thread does not know. */
+export const SERVER_HELPER = `
+const { module, memory, stack } = process.getBuiltinModule('node:worker_threads').workerData;
+const words = new Int32Array(memory.buffer);
+const threads = {
+  wait: (address, seen, milliseconds) => void Atomics.wait(words, address >>> 2, seen | 0, milliseconds),
+  wake: (address, count) => void Atomics.notify(words, address >>> 2, count >>> 0),
+};
+const { exports } = new WebAssembly.Instance(module, { env: { memory }, threads });
+exports.__stack_pointer.value = stack;
+try {
+  exports.help();
+} catch (thrown) {
+  exports.fail();
+  throw thrown;
+}
+`;

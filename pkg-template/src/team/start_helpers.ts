@@ -3,24 +3,21 @@
 import { isServer, startServerThread } from '../node.js';
 import type { ToWorker } from '../protocol.js';
 import { startWorker } from '../start_worker.js';
-import { type HelperData, helpOn } from './helper.js';
+import { type HelperData, SERVER_HELPER } from './helper.js';
 
 export class Helpers {
   #stops: (() => void)[] = [];
 
-  /** Starts them all. What does not start is missed by whoever counts them. */
-  start(helpers: HelperData[], make?: (() => Worker) | undefined): void {
-    for (const data of helpers) {
+  /** Starts as many as can be; how many these are. */
+  start(helpers: HelperData[], make?: (() => Worker) | undefined): number {
+    for (const [at, data] of helpers.entries()) {
       try {
-        this.#stops.push(
-          isServer()
-            ? startServerThread(`(${helpOn})(process.getBuiltinModule('node:worker_threads').workerData)`, data)
-            : started(data, make),
-        );
+        this.#stops.push(isServer() ? startServerThread(SERVER_HELPER, data) : started(data, make));
       } catch {
-        return;
+        return at;
       }
     }
+    return helpers.length;
   }
 
   /** Ends them at once, whatever they do. Those of a team that has ended are gone by themselves. */
