@@ -16,6 +16,23 @@ export interface WasmNames {
   advice: string;
 }
 
+/** A function that makes a vector of bytes and counts its bits, which are instructions of SIMD with 128 bits (opcodes 0xfd 0x0f and 0xfd 0x62). */
+const VECTORS = new Uint8Array([
+  ...[0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00],
+  ...[0x01, 0x05, 0x01, 0x60, 0x00, 0x01, 0x7b],
+  ...[0x03, 0x02, 0x01, 0x00],
+  ...[0x0a, 0x0a, 0x01, 0x08, 0x00, 0x41, 0x00, 0xfd, 0x0f, 0xfd, 0x62, 0x0b],
+]);
+
+/** Refuses, before it is fetched, a module with vectors where there are none. */
+export function checkVectors(file: string): void {
+  if (WebAssembly.validate(VECTORS)) return;
+  throw new EngineError(
+    'wasm_unavailable',
+    `${file} needs SIMD in WebAssembly (vectors of 128 bits), which this browser or processor does not have: update the browser, or use one with WebGPU`,
+  );
+}
+
 const POLICY: RetryPolicy = { retries: DEFAULT_RETRIES, stallTimeoutMs: DEFAULT_STALL_TIMEOUT_MS, onRetry: () => {} };
 
 /**
@@ -32,6 +49,8 @@ export function wasmLoader<T>(
     for (;;) {
       loading ??= start(source, policy).catch((thrown: unknown) => {
         loading = undefined;
+        // It says by itself what to do.
+        if (thrown instanceof EngineError && thrown.code === 'wasm_unavailable') throw thrown;
         const why = thrown instanceof EngineError ? thrown.message : String(thrown);
         const message = `the WebAssembly module ${called(source, file, option)} did not load (${why}): ${advice}`;
         throw new EngineError('wasm_unavailable', message, { cause: thrown });

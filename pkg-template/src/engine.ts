@@ -1,6 +1,7 @@
 // What callers use: loads a model into a host and offers OpenAI's endpoints on it. It decides the order of requests and the
 // meaning of options; how a model runs, and on which thread, is the host's.
 
+import { unlessAborted } from './abort.js';
 import { type Adapters, adapterSources, adaptersOf } from './adapters.js';
 import { abortSignal, anything, callable, checkArgument, type Checks, numbersOf, readOptions, text as aText, truth } from './arguments.js';
 import { embeddingsResponse, splitEmbeddingRequest } from './embeddings.js';
@@ -8,6 +9,7 @@ import { abortError, EngineError, toEngineError } from './errors.js';
 import { unkept } from './files/options.js';
 import { RunningGeneration } from './generation.js';
 import { checkWorker, hostOf } from './host_choice.js';
+import { checkLength } from './json.js';
 import { loadOptions, SMOOTHNESS } from './load_options.js';
 import { hostLoad, hostOptionsOf, loadHost, warner } from './load_host.js';
 import { loadServices, modelName, persist } from './load_services.js';
@@ -220,9 +222,8 @@ export class Engine {
     const options = loadOptions('Engine.load', given);
     const { signal } = options;
     const adapters = adapterSources(options.adapters);
-    const [place, hostOptions] = await hostLoad(source, options);
-    if (signal?.aborted) throw abortError(signal, 'loading the model');
-    await persist(options);
+    const [place, hostOptions] = await unlessAborted(hostLoad(source, options), signal, 'loading the model');
+    await unlessAborted(persist(options), signal, 'loading the model');
     const { host, info } = await loadHost(place, hostOptions, options);
     const engine = new Engine(host, info, options, undefined, hostOptions.wasm);
     try {
@@ -252,7 +253,7 @@ export class Engine {
   static async shared(source: ModelSource, given: SharedOptions = {}): Promise<Engine> {
     const options = loadOptions('Engine.shared', given) as SharedOptions;
     const { signal } = options;
-    const [place, hostOptions] = await hostLoad(source, options);
+    const [place, hostOptions] = await unlessAborted(hostLoad(source, options), signal, 'loading the model');
     if (options.adapters !== undefined) {
       throw new EngineError('invalid_request', 'an engine that tabs share takes no adapters: load one with Engine.load()');
     }
@@ -285,9 +286,9 @@ export class Engine {
   static async inspect(source: ModelSource, given: InspectOptions = {}): Promise<Inspection> {
     const options = loadOptions('Engine.inspect', given);
     const { signal, worker } = options;
-    const place = await resolveSource(source, options.file, options.hub);
-    const hostOptions = await hostOptionsOf(options, unkept(modelName(place), options));
-    if (signal?.aborted) throw abortError(signal, 'inspecting the model');
+    const what = 'inspecting the model';
+    const place = await unlessAborted(resolveSource(source, options.file, options.hub), signal, what);
+    const hostOptions = await unlessAborted(hostOptionsOf(options, unkept(modelName(place), options)), signal, what);
 
     const host = hostOf(worker);
     const services = loadServices({}, hostOptions.wasm);
@@ -365,10 +366,15 @@ export class Engine {
     return fetchOf(this.#served, options);
   }
 
-  /** The token ids of a text. */
+  /**
+   * The token ids of a text.
+   *
+   * @throws EngineError `invalid_request` for a text of more than 67 million characters, which no request takes either.
+   */
   async tokenize(text: string, options: TokenizeOptions = {}): Promise<Uint32Array> {
     this.#check();
     checkArgument('the text of tokenize', text, aText);
+    checkLength('the text of tokenize', text);
     return this.#host.tokenize(text, readOptions('the options of tokenize', options, TOKENIZE));
   }
 
@@ -492,8 +498,9 @@ export class Engine {
       this.#check();
       const { signal } = readOptions('the options of a request', options, REQUEST);
       const { embedding, format } = splitEmbeddingRequest(request);
-      const data = await this.#inTurn(() => this.#host.embed(embedding, signal), signal);
-      if (signal?.aborted) throw abortError(signal, 'the embedding');
+      const working = this.#inTurn(() => this.#host.embed(embedding, signal), signal);
+      // What runs keeps its turn to its end.
+      const data = await unlessAborted(working, signal, 'the embedding');
       return embeddingsResponse(data, format, model);
     };
     const score =
@@ -534,11 +541,14 @@ export class Engine {
     const processor = logitsProcessor === undefined ? undefined : new ProcessorCalls(logitsProcessor);
     const shapes = newShapes(choices);
     const turn = await this.#turn(signal, Math.min(choices, this.info.max_sequences));
+    const accepting = this.#host.generate(kind, fields, processor?.call, undefined, signal);
     let running: RunningGeneration;
     try {
-      running = new RunningGeneration(await this.#host.generate(kind, fields, processor?.call, undefined, signal), turn, signal, processor);
+      running = new RunningGeneration(await unlessAborted(accepting, signal, 'the generation'), turn, signal, processor);
     } catch (thrown) {
-      turn.release();
+      // One that is accepted when nobody waits for it any more ends at once.
+      const release = () => turn.release();
+      void accepting.then((generation) => generation.release()).then(release, release);
       throw toEngineError(thrown);
     }
     if (stream) return new CompletionStream(running, shapes, includeUsage);

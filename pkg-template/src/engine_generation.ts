@@ -36,7 +36,11 @@ export class EngineGeneration implements Generation {
   }
 
   cancel(): void {
-    if (this.#ended === undefined && !this.#wasm.isBroken()) this.#generation.cancel();
+    try {
+      if (this.#ended === undefined && !this.#wasm.isBroken()) this.#wasm.call(() => this.#generation.cancel());
+    } catch {
+      // A trap, of which whoever reads hears.
+    }
     this.#stop();
   }
 
@@ -49,8 +53,11 @@ export class EngineGeneration implements Generation {
 
   async release(): Promise<void> {
     await this.end(disposed());
-    if (!this.#wasm.isBroken()) this.#generation.free();
-    this.#resolveReleased();
+    try {
+      if (!this.#wasm.isBroken()) this.#wasm.call(() => this.#generation.free());
+    } finally {
+      this.#resolveReleased();
+    }
   }
 }
 

@@ -46,6 +46,11 @@ function pay(copy: Copy, cost: number, place: string): void {
   );
 }
 
+/** Refuses a text that is longer than a request's may be. */
+export function checkLength(what: string, text: string): void {
+  pay({ what, left: MOST_COST }, COST + text.length / CHARACTERS_FOR_ONE, what);
+}
+
 /** A text as wherever JavaScript makes UTF-8 of one: half of a surrogate pair is no character. */
 export function wellFormed(text: string): string {
   return text.replace(/\p{Surrogate}/gu, '\ufffd');
