@@ -86,7 +86,10 @@ export async function loadHost(
     },
     most: maxRecoveries,
     onEvent: reporter(options.onEvent),
-    onLoadedAgain: ({ warnings }) => warnings.filter(({ code }) => !known.has(code)).forEach(warner(options.onWarning)),
+    onLoadedAgain({ warnings }) {
+      warnings.filter(({ code }) => !known.has(code)).forEach(warner(options.onWarning));
+      for (const { code } of warnings) known.add(code);
+    },
   };
   try {
     const loaded = await RecoveringHost.load(recovery, signal);

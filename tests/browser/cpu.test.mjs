@@ -170,12 +170,14 @@ test('memory that is not there is told before the weights are fetched, and the n
   assert.equal(found.next, 'cpu');
 });
 
-test('after two losses of its GPU a conversation goes on with the CPU', LIMIT, async () => {
-  const { page, prepare, close } = await stage.openPage();
+test('after two losses of its GPU a conversation goes on with the CPU, if that can be', LIMIT, async () => {
+  const { page, prepare, close } = await stage.openPage({ allowed: [/status of 404/] });
   await prepare('/rillm/dist/index.js');
   await page.evaluate(prepareLosses);
   const found = await page.evaluate(async (model) => {
-    const engine = await rillm.Engine.load(model, lossy(false, { device: 'auto', maxRecoveries: 10 }));
+    const warned = [];
+    const onWarning = ({ code }) => warned.push(code);
+    const engine = await rillm.Engine.load(model, lossy(false, { device: 'auto', maxRecoveries: 10, onWarning }));
     const ask = () => engine.completions.create({ prompt: 'The small boat', max_tokens: 24, temperature: 0, ignore_eos: true });
     const wanted = (await ask()).choices[0].text;
     const texts = [];
@@ -186,13 +188,25 @@ test('after two losses of its GPU a conversation goes on with the CPU', LIMIT, a
       devices.push([engine.info.device, engine.info.device_reason]);
     }
     await engine.dispose();
-    return { wanted, texts, devices };
+    // The CPU can't, in a worker that has not loaded its module yet: what is left is the GPU.
+    const options = { device: 'auto', maxRecoveries: 10, onWarning, cpuWasmUrl: '/status/404/cpu.wasm', retries: 0 };
+    const other = await rillm.Engine.load(model, lossy(true, options));
+    for (let time = 0; time < 2; time++) {
+      await lose();
+      const { choices } = await other.completions.create({ prompt: 'The small boat', max_tokens: 24, temperature: 0, ignore_eos: true });
+      texts.push(choices[0].text);
+    }
+    devices.push([other.info.device, other.info.device_reason]);
+    await other.dispose();
+    return { wanted, texts, devices, warned: warned.filter((code) => code !== 'no_chat_template') };
   }, MODEL);
-  assert.deepEqual(found.texts, Array(3).fill(found.wanted));
+  assert.deepEqual(found.texts, Array(5).fill(found.wanted));
+  assert.deepEqual(found.warned, ['moved_to_cpu']);
   assert.deepEqual(found.devices, [
     ['gpu', 'gpu_available'],
     ['cpu', 'device_lost'],
     ['cpu', 'device_lost'],
+    ['gpu', 'gpu_available'],
   ]);
   await close();
 });

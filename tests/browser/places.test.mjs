@@ -125,6 +125,28 @@ test("a service worker answers OpenAI's API for its origin, also after it was en
     null,
   );
 
+  // A form that any site may send, and an address that is opened, ask no model.
+  const form = await page.context().newPage();
+  await form.goto('about:blank');
+  const sent = form.waitForResponse((response) => response.url().endsWith('/v1/completions'));
+  await form.evaluate(
+    ([origin, request]) => {
+      const form = document.createElement('form');
+      Object.assign(form, { method: 'post', enctype: 'text/plain', action: `${origin}/v1/completions` });
+      const field = document.createElement('input');
+      // The value begins after a sign that the form adds.
+      Object.assign(field, { name: `${JSON.stringify(request).slice(0, -1)},"user":"`, value: '"}' });
+      form.append(field);
+      document.body.append(form);
+      form.submit();
+    },
+    [stage.origin, REQUEST],
+  );
+  assert.deepEqual([(await sent).status(), (await sent).fromServiceWorker()], [404, false]);
+  const opened = await form.goto(`${stage.origin}/v1/models`);
+  assert.deepEqual([opened.status(), opened.fromServiceWorker()], [404, false]);
+  await form.close();
+
   // Another page of the origin, with a stream: one that is read to its end and one that is left.
   const second = await page.context().newPage();
   await second.goto(`${stage.origin}/blank/`);
