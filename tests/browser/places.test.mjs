@@ -142,7 +142,7 @@ test("a service worker answers OpenAI's API for its origin, also after it was en
     },
     [stage.origin, REQUEST],
   );
-  assert.deepEqual([(await sent).status(), (await sent).fromServiceWorker()], [404, false]);
+  assert.deepEqual([(await sent).status(), (await sent).fromServiceWorker()], [405, false]);
   const opened = await form.goto(`${stage.origin}/v1/models`);
   assert.deepEqual([opened.status(), opened.fromServiceWorker()], [404, false]);
   await form.close();

@@ -158,7 +158,7 @@ export class RecoveringGeneration implements Generation, Suspect {
     if (this.#hosts.gone !== undefined) throw this.#hosts.gone;
     if (!isLost) throw thrown;
     const blame = this.#hosts.blameOf(this, host);
-    if (blame !== undefined) throw blame;
+    if (blame !== undefined && !this.#isCancelled) throw blame;
   }
 
   /** Without the totals, which nobody has counted. */

@@ -25,37 +25,13 @@ import type { HostSource } from '../source.js';
 import { ENABLING, TRAINED } from '../train/host.js';
 import type { EngineStats, KernelUse, LoadedAdapter, LoadProgress, ModelInfo, Smoothness, TokenizeOptions } from '../types.js';
 import { Allowance } from './allowance.js';
-import type { RecoveryEvent } from './events.js';
 import type { Hosts } from './hosts.js';
 import { type AdapterLease, KnownAdapters, trainedAdapter } from './known_adapters.js';
 import { LentTensors, tensorLost } from './lent_tensors.js';
 import { exhausted, explained, failedAgain, isLoss, isPassing, noteLoss } from './losses.js';
 import { type Asking, RecoveringGeneration } from './recovering_generation.js';
+import type { LoadedModel, Recovery } from './recovery.js';
 import { type Suspect, Suspects } from './suspects.js';
-
-export interface LoadedModel {
-  host: LoadedHost;
-  info: ModelInfo;
-}
-
-/** Loads the model into a host of its own. `lost` is why it is loaded again, or why that failed a moment ago. */
-type Load = (lost: EngineError | undefined, signal: AbortSignal) => Promise<LoadedModel>;
-
-export interface Recovery {
-  load: Load;
-  /** Whether that loads what trains. */
-  canTrain: boolean;
-  /** Gets what trains, and resolves to what loads the model with it. */
-  withTraining(onProgress: (progress: LoadProgress) => void, signal: AbortSignal | undefined): Promise<Load>;
-  /** How many recoveries there may be in ten minutes. */
-  most: number;
-  onEvent(event: RecoveryEvent): void;
-  /** Hears what the next host has loaded, which may have less room. */
-  onLoadedAgain(info: ModelInfo): void;
-}
-
-/** The default of `most`. */
-export const MAX_RECOVERIES = 3;
 
 /** How long a browser is asked for an adapter in vain: it starts its GPU process again. */
 const PAUSES_MS = [100, 200, 400, 800, 1600, 3200];

@@ -3,7 +3,7 @@
 import { BROKEN, type EngineError, errorData, toEngineError } from '../errors.js';
 import { newId } from '../openai.js';
 import type { FileEvent } from '../files/events.js';
-import type { LoadedModel } from '../recovery/recovering_host.js';
+import type { LoadedModel } from '../recovery/recovery.js';
 import type { RecoveryEvent } from '../recovery/events.js';
 import { RequestQueue } from '../queue.js';
 import type { LoadProgress, MemoryPressure } from '../types.js';
