@@ -19,10 +19,14 @@ const breaksAfter = (ms) => `
   };
 `;
 
+/** A thread that is busy for good. */
+const HANGS = "addEventListener('message', () => { for (;;); });\n";
+
 let stage;
 before(async () => {
   stage = await openStage();
   const worker = "import '/rillm/dist/worker.js';\n";
+  writeFileSync(join(stage.made, 'hangs.js'), HANGS);
   writeFileSync(join(stage.made, 'no_helper_first.js'), NO_HELPER);
   writeFileSync(join(stage.made, 'no_helper.js'), `import '/made/no_helper_first.js';\n${worker}`);
   for (const ms of [0, 1500]) {
@@ -127,6 +131,17 @@ test('threads end with their engine, with a load that is given up and with one t
   );
   assert.ok(failures.includes('aborted'), failures);
   await none('after loads that came to nothing');
+  const [threads] = await page.evaluate(() => {
+    const Own = Worker;
+    globalThis.Worker = class extends Own {
+      constructor() {
+        super('/made/hangs.js');
+      }
+    };
+    return onCpu({ threads: 2, worker: false }, ({ info }) => [info.threads]);
+  });
+  assert.equal(threads, 1);
+  await none('after one with a thread that hangs');
   await close();
 });
 
@@ -147,6 +162,10 @@ test('where threads cannot be, one multiplies, and it is said if more were asked
       return new Worker('/rillm/dist/worker.js', { type: 'module' });
     };
     await onCpu({ threads: 3, worker: first }, told('one starts'));
+    let same;
+    const again = () => (same ??= new Worker('/rillm/dist/worker.js', { type: 'module' }));
+    await onCpu({ threads: 3, worker: again }, told('the same worker again'));
+    found.reused = (await failure(onCpu({ worker: again }, () => {}))).code;
     const { Memory } = WebAssembly;
     WebAssembly.Memory = class extends Memory {
       constructor(options) {
@@ -166,6 +185,8 @@ test('where threads cannot be, one multiplies, and it is said if more were asked
     'not isolated, and nobody asked': [1, [], text],
     'none starts': [1, fewer, text],
     'one starts': [2, fewer, text],
+    'the same worker again': [1, fewer, text],
+    reused: 'invalid_request',
     'no shared memory': [1, fewer, text],
     'no shared memory, and nobody asked': [1, [], text],
   });

@@ -11,7 +11,18 @@ import { modulesFolder } from '../../scripts/build.mjs';
 
 let parts;
 before(async () => {
-  const names = ['device_choice', 'tunings', 'start_worker', 'compile_wasm', 'fallback', 'json', 'team/cpu_team', 'team/start_helpers'];
+  const names = [
+    'device_choice',
+    'tunings',
+    'start_worker',
+    'compile_wasm',
+    'fallback',
+    'json',
+    'team/cpu_team',
+    'team/start_helpers',
+    'traps',
+    'engine_generation',
+  ];
   const modules = await Promise.all(names.map((name) => import(pathToFileURL(join(modulesFolder, `${name}.js`)))));
   parts = Object.assign({}, ...modules);
 });
@@ -161,6 +172,30 @@ test('a thread that may not sleep looks until something happens or time is up', 
   // The clock of a page may stand still.
   stub(performance, 'now', () => 7);
   threads.wait(8, 0, 1);
+});
+
+test('a WebAssembly that traps when an answer is cancelled or freed gives an error of the package', async () => {
+  for (const method of ['cancel', 'free']) {
+    const wasm = parts.guardedAgainstTraps('rillm', 'load the engine again');
+    const told = [];
+    wasm.onTrap(({ code }) => told.push(code));
+    const traps = () => {
+      throw new WebAssembly.RuntimeError('unreachable');
+    };
+    const own = { next: async () => undefined, cancel() {}, free() {}, [method]: traps };
+    const generation = new parts.EngineGeneration(
+      wasm,
+      own,
+      (work) => wasm.guard(work),
+      () => {},
+    );
+    generation.cancel();
+    const released = generation.release();
+    if (method === 'free') await assert.rejects(released, { name: 'EngineError', code: 'internal' });
+    else await released;
+    await generation.released;
+    assert.deepEqual(told, ['internal']);
+  }
 });
 
 test('what opens a page asks no model', async () => {
