@@ -82,6 +82,17 @@ test('each device fetches its own module and not the other', LIMIT, async () => 
   }
 });
 
+test('where WebAssembly has no vectors the error says so, and the module is not fetched', LIMIT, async () => {
+  const { code, message, fetched } = await stage.run(async (model) => {
+    WebAssembly.validate = () => false;
+    const { code, message } = await failure(rillm.Engine.load(model, { device: 'cpu', threads: 1, worker: false }));
+    const fetched = performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('.wasm')).length;
+    return { code, message, fetched };
+  }, MODEL);
+  assert.deepEqual([code, fetched], ['wasm_unavailable', 0]);
+  assert.match(message, /needs SIMD in WebAssembly/);
+});
+
 test('auto: the GPU where there is one, else the CPU, and it says why', LIMIT, async () => {
   const found = await stage.run(async (model) => {
     const device = (options) => withEngine(model, options, ({ info }) => [info.device, info.device_reason]);
