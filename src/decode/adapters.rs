@@ -5,6 +5,7 @@ use std::rc::{Rc, Weak};
 
 use futures_util::lock::Mutex;
 
+use super::prefill_pace::MAX_TOKENS;
 use crate::error::Result;
 use crate::model::Transformer;
 use crate::model::adapters::{ActiveAdapters, Adapter, AdapterFile, MAX_ADAPTERS};
@@ -97,7 +98,7 @@ impl AdapterHome {
             let scales = transformer.context().zeros(Desc::f32(&[self.sequences, MAX_ADAPTERS]))?;
             *self.scales.borrow_mut() = Some(scales);
         }
-        let adapter = Rc::new(Adapter::load(transformer, file, place, progress).await?);
+        let adapter = Rc::new(Adapter::load(transformer, file, (place, MAX_TOKENS), progress).await?);
         self.places.borrow_mut()[place] = Rc::downgrade(&adapter);
         Ok(adapter)
     }

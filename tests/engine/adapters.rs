@@ -8,6 +8,7 @@ use rillm::engine::folder::{DirectoryFolder, MemoryFolder, OneFile};
 use rillm::engine::request::CompletionRequest;
 use rillm::engine::source::{FileSource, MemorySource};
 use rillm::engine::{AdapterFormat, AdapterOptions, Chunk, Engine, LoadOptions, LoadedAdapter, Precision};
+use rillm::gpu::DeviceKind;
 use rillm::{Error, Result};
 use serde_json::{Value, json};
 
@@ -441,6 +442,32 @@ fn adapters_that_do_not_fit_are_refused() {
         &["encoder"],
     );
     assert_eq!((engine.adapters(), forward(&engine, &case.ids)), (vec![], alone));
+}
+
+/// On GPUs, whose dispatches have an end.
+#[test]
+fn an_adapter_of_more_ranks_than_a_kernel_takes_is_refused() {
+    let case = read("llama");
+    let engine = load(&case.models[0], &LoadOptions { device_kind: DeviceKind::Gpu, ..exact() });
+    let try_rank = |rank: usize| {
+        let config = json!({"peft_type": "LORA", "r": rank, "lora_alpha": 2});
+        let folder = pair("model.layers.0.self_attn.q_proj", [rank, 32], [64, rank], &config);
+        pollster::block_on(engine.load_adapter(&folder, None, &named("x", 1.0), &mut |_, _| Ok(())))
+    };
+    // 512 tokens of a prompt's part have 128 MiB of numbers.
+    let most = engine.context().device().capabilities().max_storage_binding_size / (4 * 512);
+    let most = most.min(65535) as usize;
+    for rank in [70000, (most / 2 + 1) * 2] {
+        check_error(
+            &try_rank(rank).unwrap_err(),
+            Code::AdapterLimits,
+            &["q_proj", &rank.to_string(), &most.to_string()],
+        );
+    }
+    assert!(engine.adapters().is_empty());
+    // One of a thousand works.
+    assert_eq!(try_rank(1001).unwrap().rank, 1001);
+    forward(&engine, &case.ids);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::model::config::Config;
 use crate::model::matrix::{HeldRows, Matrix};
 use crate::tensor::ops::LowRankSegment;
 use crate::tensor::quant::Format;
-use crate::tensor::{Context, DType, Desc, Shape, Tensor, WeightUpload};
+use crate::tensor::{Capabilities, Context, DType, Desc, Shape, Tensor, WeightUpload};
 
 /// The exponent of the power of two above the largest numbers.
 const LARGEST_EXPONENT: i32 = 8;
@@ -25,6 +25,29 @@ const LARGEST_EXPONENT: i32 = 8;
 struct Target<'a> {
     matrix: &'a Matrix,
     pairs: Vec<(&'a HeldRows, &'a Pair, Option<Reordered>)>,
+}
+
+impl Target<'_> {
+    /// An error if its ranks are more than `low_rank_down` takes, or its result for a pass of so many tokens more than a kernel binds.
+    fn check(&self, capabilities: &Capabilities, tokens: usize) -> Result<()> {
+        let ranks: usize = self.pairs.iter().map(|(_, pair, _)| even(pair.down.rows)).sum();
+        let bound = capabilities.max_storage_binding_size / (4 * tokens as u64);
+        let most = bound.min(capabilities.max_workgroups_per_dimension.into());
+        if ranks as u64 > most {
+            let names: Vec<&str> = self.pairs.iter().map(|(_, pair, _)| pair.theirs.as_str()).collect();
+            bail!(
+                AdapterLimits,
+                "the rank of what the adapter adds to {} is {ranks} in all, and this device takes {most} at most",
+                names.join(", ")
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Kernels read two ranks at once.
+fn even(rank: usize) -> usize {
+    rank.next_multiple_of(2)
 }
 
 /// What goes to the GPU for one matrix.
@@ -41,17 +64,20 @@ struct Words {
 
 impl Adapter {
     /// Checks every pair against the model before the first is read, then reads them to the GPU. `place` is which of a sequence's scales is
-    /// its, below `MAX_ADAPTERS`. `progress` gets the bytes read and those to read, and may end it with an error.
+    /// its, below `MAX_ADAPTERS`, and `tokens` the most that a pass over a prompt has. `progress` gets the bytes read and those to read, and may end it with an error.
     pub async fn load(
         transformer: &Transformer,
         file: &AdapterFile<'_>,
-        place: usize,
+        (place, tokens): (usize, usize),
         progress: &mut dyn FnMut(u64, u64) -> Result<()>,
     ) -> Result<Self> {
         if place >= MAX_ADAPTERS {
             bail!(Internal, "an adapter at the place {place} of {MAX_ADAPTERS}");
         }
         let targets = targets(transformer, file).map_err(|error| error.context(file.file.name()))?;
+        let capabilities = transformer.context().device().capabilities();
+        let checked = targets.values().try_for_each(|target| target.check(capabilities, tokens));
+        checked.map_err(|error| error.context(file.file.name()))?;
         let (context, total) = (transformer.context(), file.bytes());
         let (mut loaded, mut bytes, mut by_matrix) = (0, 0, HashMap::new());
         let (mut of_names, mut of_numbers) = (crc32fast::Hasher::new(), crc32fast::Hasher::new());
@@ -169,8 +195,7 @@ impl Words {
         let (down_exponent, up_exponent) = (exponent(down, &pair.theirs)?, exponent(up, &pair.theirs)?);
         let half = |value: f32, exponent: i32| half::f16::from_f64(f64::from(value) * (-f64::from(exponent)).exp2());
         self.down.extend(down.iter().flat_map(|value| half(*value, down_exponent).to_le_bytes()));
-        // An even number of ranks: kernels read two at once.
-        let ranks = rank.next_multiple_of(2);
+        let ranks = even(rank);
         self.down.resize(self.down.len() + (ranks - rank) * pair.down.columns * 2, 0);
         let factor = f64::from(pair.factor) * f64::from(down_exponent + up_exponent).exp2();
         let segment = LowRankSegment {

@@ -113,6 +113,8 @@ pub fn cases() -> Vec<Case> {
         (67, 101, [4, 0, 6]),
         (8, 1024, [16, 2, 8]),
         (4, 1056, [64, 0, 2]),
+        (1, 96, [512, 0, 258]),
+        (5, 64, [256, 300, 2]),
     ];
     let mut cases = Vec::new();
     for (index, (tokens, columns, ranks)) in shapes.into_iter().enumerate() {

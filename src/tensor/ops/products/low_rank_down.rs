@@ -294,6 +294,12 @@ pub fn cases() -> Vec<Case> {
             cases.push(Case::new(LowRankDown { input: LowRankInput::Normed { norm, divides } }, inputs, 1e-5));
         }
     }
+    // Ranks in the hundreds, of one token and of several.
+    for tokens in [1, 5] {
+        let mut inputs = vec![rng.tensor(&[tokens, 64])];
+        inputs.extend(further(&mut rng, 770, 64, HostTensor::u32(&[4], &[7, 0, 0, 1])));
+        cases.push(Case::new(LowRankDown { input: LowRankInput::Rows }, inputs, 1e-5));
+    }
     cases.extend(merged_cases(&mut rng, ranks));
     cases
 }
