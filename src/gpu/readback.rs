@@ -330,6 +330,26 @@ impl Drop for Readback {
 pub(super) async fn sync(recorder: &Recorder) -> Result<()> {
     let Recorder { raw, pool, .. } = recorder;
     raw.check_usable()?;
+    let is_done = work_done(recorder).await;
+    pool.take_fault().await?;
+    if !is_done {
+        bail!(DeviceLost, "the GPU device went away during a wait");
+    }
+    pool.reap();
+    Ok(())
+}
+
+/// The same where nothing is to be heard of errors: the next wait reports what went wrong.
+pub(super) async fn settle(recorder: &Recorder) {
+    if recorder.raw.check_usable().is_ok() {
+        work_done(recorder).await;
+        recorder.pool.reap();
+    }
+}
+
+/// Submits what was recorded and waits until the GPU has done it. False if it went away.
+async fn work_done(recorder: &Recorder) -> bool {
+    let Recorder { raw, .. } = recorder;
     recorder.flush(FlushReason::Sync);
     if raw.timeline.has_writes() {
         // Only a submission after them can be waited for.
@@ -355,11 +375,5 @@ pub(super) async fn sync(recorder: &Recorder) -> Result<()> {
         false
     };
     // A dropped read-back reports nothing.
-    let is_done = is_done || raw.work_done().await;
-    pool.take_fault().await?;
-    if !is_done {
-        bail!(DeviceLost, "the GPU device went away during a wait");
-    }
-    pool.reap();
-    Ok(())
+    is_done || raw.work_done().await
 }

@@ -97,6 +97,11 @@ impl MemorySource {
         Self { chunk_bytes: chunk_bytes.max(1), ..self }
     }
 
+    /// The bytes that it was made of.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     fn slice(&self, offset: u64, length: u64) -> Result<&[u8]> {
         check_range(&self.name, self.size(), offset, length)?;
         // The range is inside of a slice, so both numbers fit usize.

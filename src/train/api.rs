@@ -19,8 +19,8 @@ pub struct LoraTraining {
     /// What is learnt: texts, `{text}`, or chats `{messages, tools, chat_template_kwargs}`. Of chats the answers are learnt, of texts all.
     #[cfg_attr(test, ts(type = "Array<TrainingExample>"))]
     pub data: Vec<Value>,
-    /// What is not learnt, and tells how well the model does on what it has not seen: more data, or a share of `data` between 0 and 1, the last
-    /// of it. Default: nothing.
+    /// What is not learnt, and tells how well the model does on what it has not seen: more data, or a share of `data` between 0 and 1: so many
+    /// of its texts and chats, rounded up, the last ones. Default: nothing.
     #[cfg_attr(test, ts(type = "number | Array<TrainingExample> | null"))]
     pub held_out: Option<HeldOut>,
     /// What requests call the adapter. Default: `trained`.
@@ -76,7 +76,7 @@ pub struct CheckpointOptions {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum HeldOut {
-    /// This share of the data.
+    /// This share of the texts and chats.
     Share(f64),
     /// Data of its own.
     Data(Vec<Value>),
@@ -222,6 +222,8 @@ pub struct TrainingPlan {
     pub memory: TrainingMemory,
     /// All of them.
     pub memory_bytes: u64,
+    /// The most bytes that its checkpoints and files take in the engine's own memory, about.
+    pub heap_bytes: u64,
 }
 
 /// A step.

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::engine::source::ByteSource;
 use crate::error::Result;
 use crate::json;
+use crate::model::adapters::reserve;
 use crate::model::source_reader::SourceReader;
 
 const MAGIC: &[u8; 8] = b"RILLMTRN";
@@ -50,7 +51,8 @@ impl Checkpoint {
         let header = Header { settings: settings.clone(), step: self.step, lengths };
         let text = serde_json::to_vec(&header).map_err(|error| err!(Internal, "the checkpoint: {error}"))?;
         let numbers = arrays().map(Vec::len).sum::<usize>();
-        let mut bytes = Vec::with_capacity(24 + text.len() + 4 * numbers);
+        let mut bytes = Vec::new();
+        reserve(&mut bytes, 24 + text.len() + 4 * numbers)?;
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend((text.len() as u32).to_le_bytes());

@@ -10,12 +10,17 @@ use crate::error::Result;
 /// What a chat may hold besides its messages.
 const CHAT_FIELDS: [&str; 3] = ["messages", "tools", "chat_template_kwargs"];
 
-/// The examples of `data`, which messages call `name`: texts, `{text}`, or chats `{messages, tools, chat_template_kwargs}`. None may have more
+/// The examples of `data`, whose first item messages call `name[first]`: texts, `{text}`, or chats `{messages, tools, chat_template_kwargs}`. None may have more
 /// than `longest` tokens. A chat is one example, or one for each answer if the template writes earlier answers otherwise than the last.
-pub(super) fn examples(engine: &Engine, name: &str, data: &[Value], longest: usize) -> Result<Vec<Example>> {
+pub(super) fn examples(
+    engine: &Engine,
+    (name, first): (&str, usize),
+    data: &[Value],
+    longest: usize,
+) -> Result<Vec<Example>> {
     let mut all = Vec::new();
     let vocabulary = engine.transformer()?.config().vocab_size;
-    for (index, item) in data.iter().enumerate() {
+    for (index, item) in (first..).zip(data) {
         let place = format!("{name}[{index}]");
         let found = match item {
             Value::String(text) => of_text(engine, text).map(|example| vec![example]),

@@ -6,15 +6,16 @@ use super::api::{HeldOut, HeldOutLoss, LoraTraining, TrainingCheckpoint, Trainin
 use super::checkpoint::{Checkpoint, fingerprint};
 use super::data::examples;
 use super::design::Design;
+use super::heap::{HeapNeeds, HeapRoom};
 use super::loss::Example;
 use super::trainer::Trainer;
-use crate::engine::folder::MemoryFolder;
-use crate::engine::source::ByteSource;
+use crate::engine::folder::OneFile;
+use crate::engine::source::{ByteSource, MemorySource};
 use crate::engine::{AdapterOptions, Engine, LoadedAdapter};
 use crate::error::Result;
 use crate::model::adapters::{AdapterValues, MAX_ADAPTERS, gguf_file, peft_folder};
 use crate::model::config::Config;
-use crate::tensor::Rng;
+use crate::tensor::{Device, Rng};
 
 /// An adapter that was trained.
 pub struct TrainedLora {
@@ -24,6 +25,8 @@ pub struct TrainedLora {
     pub losses: Vec<f32>,
     /// Of what was held out.
     pub held_out: Vec<HeldOutLoss>,
+    /// It as a GGUF file for llama.cpp.
+    pub gguf: Vec<u8>,
     values: AdapterValues,
     config: Config,
     base: Option<String>,
@@ -33,11 +36,6 @@ impl TrainedLora {
     /// Its files as PEFT has them: `adapter_config.json` and `adapter_model.safetensors`.
     pub fn peft_folder(&self) -> Result<Vec<(String, Vec<u8>)>> {
         peft_folder(&self.config, &self.values, self.base.as_deref())
-    }
-
-    /// The same as a GGUF file for llama.cpp.
-    pub fn gguf_file(&self) -> Result<Vec<u8>> {
-        gguf_file(&self.config, &self.values)
     }
 }
 
@@ -56,7 +54,7 @@ struct Prepared {
 
 impl Prepared {
     /// Mistakes in the data or the settings, and a model that can't be trained, are errors. Nothing is allocated.
-    fn new(engine: &Engine, training: &LoraTraining) -> Result<Self> {
+    fn new(engine: &Engine, training: &LoraTraining, heap: HeapRoom) -> Result<Self> {
         training.check()?;
         let transformer = engine.transformer()?;
         let design = Design::new(transformer, &training.options())?;
@@ -68,6 +66,9 @@ impl Prepared {
         };
         let all = || learnt.iter().chain(&held_out);
         let memory = design.memory(all())?;
+        let parameters = design.parameters()?;
+        let needs = HeapNeeds::new(design.targets()?.len(), parameters, training.checkpoint.is_some());
+        needs.check(heap)?;
         let plan = TrainingPlan {
             examples: learnt.len(),
             held_out: held_out.len(),
@@ -75,9 +76,10 @@ impl Prepared {
             counted: learnt.iter().map(Example::counted).sum(),
             longest: all().map(|example| example.ids.len()).max().unwrap_or(0),
             steps,
-            parameters: design.parameters()?,
+            parameters,
             memory,
             memory_bytes: memory.total(),
+            heap_bytes: needs.all,
         };
         Ok(Self { learnt, held_out, design, in_epoch, plan })
     }
@@ -107,29 +109,39 @@ fn split(engine: &Engine, training: &LoraTraining) -> Result<(Vec<Example>, Vec<
     if longest > context || longest < 2 {
         bail!(OutOfRange, "maxLength is {longest}, wanted 2 to {context}, the context length of the engine");
     }
-    let mut learnt = examples(engine, "data", &training.data, longest)?;
+    let all = &training.data[..];
+    // A chat may become several examples, which are not to be told apart.
+    let count = match training.held_out {
+        Some(HeldOut::Share(share)) => share_of(all.len(), share),
+        _ => 0,
+    };
+    if count >= all.len() {
+        bail!(InvalidRequest, "heldOut takes {count} of {} texts and chats, and leaves nothing to learn", all.len());
+    }
+    let (learnt, last) = all.split_at(all.len() - count);
+    let first_held_out = learnt.len();
+    let learnt = examples(engine, ("data", 0), learnt, longest)?;
     let held_out = match &training.held_out {
-        None => Vec::new(),
-        Some(HeldOut::Data(data)) => examples(engine, "heldOut", data, longest)?,
-        Some(HeldOut::Share(share)) => {
-            let count = (learnt.len() as f64 * share).ceil() as usize;
-            if count >= learnt.len() {
-                bail!(
-                    InvalidRequest,
-                    "heldOut takes {count} of {} examples, and leaves nothing to learn",
-                    learnt.len()
-                );
-            }
-            learnt.split_off(learnt.len() - count)
-        }
+        Some(HeldOut::Data(data)) => examples(engine, ("heldOut", 0), data, longest)?,
+        _ => examples(engine, ("data", first_held_out), last, longest)?,
     };
     Ok((learnt, held_out))
+}
+
+/// The share, rounded up. 7 hundredths of 100 are 7, which floats have as a little more.
+fn share_of(all: usize, share: f64) -> usize {
+    (all as f64 * share * (1.0 - 1e-12)).ceil() as usize
 }
 
 /// What a training would do, and the memory that it takes. Mistakes in the data or the settings, and a model that can't be trained, are
 /// errors. Nothing is allocated.
 pub fn plan_lora(engine: &Engine, training: &LoraTraining) -> Result<TrainingPlan> {
-    Ok(Prepared::new(engine, training)?.plan)
+    plan_lora_within(engine, training, HeapRoom::HERE)
+}
+
+/// The same for a program that has so much room in its heap.
+pub fn plan_lora_within(engine: &Engine, training: &LoraTraining, heap: HeapRoom) -> Result<TrainingPlan> {
+    Ok(Prepared::new(engine, training, heap)?.plan)
 }
 
 /// Trains an adapter and loads it, by its name and with the scale 1. It goes on from a checkpoint if there is one, `resume`. Mistakes in the data or
@@ -142,7 +154,39 @@ pub async fn train_lora(
     tell: &mut dyn FnMut(&TrainingEvent) -> Result<()>,
 ) -> Result<TrainedLora> {
     check_place(engine, training)?;
-    let prepared = Prepared::new(engine, training)?;
+    let prepared = Prepared::new(engine, training, HeapRoom::HERE)?;
+    let device = engine.transformer()?.context().device();
+    let _trimmed = TrimAtEnd(device);
+    let trained = run(engine, training, prepared, resume, tell).await;
+    if trained.is_err() {
+        device.let_go().await;
+    }
+    trained
+}
+
+/// Frees what a training took once it is over, however it ends: whoever aborts it drops it.
+struct TrimAtEnd<'a>(&'a Device);
+
+impl Drop for TrimAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.trim();
+    }
+}
+
+/// Waits until what a training took is free that was dropped before its end.
+pub async fn free_after_training(engine: &Engine) {
+    if let Ok(transformer) = engine.transformer() {
+        transformer.context().device().let_go().await;
+    }
+}
+
+async fn run(
+    engine: &Engine,
+    training: &LoraTraining,
+    prepared: Prepared,
+    resume: Option<&dyn ByteSource>,
+    tell: &mut dyn FnMut(&TrainingEvent) -> Result<()>,
+) -> Result<TrainedLora> {
     let settings = prepared.settings(engine, training)?;
     let before = match resume {
         Some(source) => Some(Checkpoint::read(source, &settings).await?),
@@ -219,16 +263,16 @@ pub async fn train_lora(
     measure(&trainer, &held_out, training.epochs, &mut at, tell).await?;
     let values = trainer.adapter().await?;
     let config = transformer.config().clone();
-    // Its own memory is free before the engine's copy takes some, and before answers do.
+    // Its own memory is free before the engine's copy takes some, and before answers do. Whatever else went wrong, what was learnt is here.
     drop(trainer);
-    transformer.context().device().free_unused().await?;
+    transformer.context().device().let_go().await;
     let base = Some(engine.info().name.clone()).flatten();
     // Some matrices have no name in PEFT's format; all have one in GGUF.
-    let file = MemoryFolder::new([("trained.gguf".to_owned(), gguf_file(&config, &values)?)]);
+    let file = MemorySource::new(gguf_file(&config, &values)?).with_name("trained.gguf");
     let options = AdapterOptions { name: Some(training.name.clone()), scale: None };
-    let loaded = engine.load_adapter(&file, None, &options, &mut |_, _| Ok(())).await;
+    let loaded = engine.load_adapter(&OneFile(&file), None, &options, &mut |_, _| Ok(())).await;
     let held_out = at.held_out.into_iter().enumerate().map(|(epoch, loss)| HeldOutLoss { epoch, loss }).collect();
-    Ok(TrainedLora { loaded, losses: at.losses, held_out, values, config, base })
+    Ok(TrainedLora { loaded, losses: at.losses, held_out, gguf: file.into_bytes(), values, config, base })
 }
 
 /// An error if the adapter could not be loaded in the end.
@@ -258,6 +302,13 @@ async fn measure(
         return Ok(());
     }
     let loss = trainer.evaluate(held_out).await?;
+    if !loss.is_finite() {
+        bail!(
+            NumericalError,
+            "the loss of what is held out is {loss} after {} steps; lower learningRate or alpha",
+            at.step
+        );
+    }
     at.held_out.push(loss);
     tell(&TrainingEvent::HeldOut(HeldOutLoss { epoch, loss }))
 }

@@ -11,6 +11,7 @@ mod data;
 mod design;
 mod forward;
 mod frozen;
+mod heap;
 mod lora;
 mod loss;
 mod low_rank;
@@ -28,7 +29,8 @@ pub use api::{
 };
 pub use checkpoint::read_checkpoint;
 pub use design::LoraOptions;
-pub use lora::{TrainedLora, plan_lora, train_lora};
+pub use heap::HeapRoom;
+pub use lora::{TrainedLora, free_after_training, plan_lora, plan_lora_within, train_lora};
 pub use loss::Example;
 pub use memory::TrainingMemory;
 pub use optimizer::AdamWOptions;

@@ -115,7 +115,14 @@ impl Trainer {
     /// One step that makes the loss of these examples smaller: the mean over all of their tokens that count.
     pub async fn step(&mut self, examples: &[Example], rate: f64) -> Result<StepReport> {
         let loss = self.backward(examples).await?;
-        let norm = self.optimizer.step(rate, self.forward.low_rank.parameters())?;
+        let Self { library, forward, optimizer, .. } = self;
+        let update = || {
+            let norm = optimizer.step(rate, forward.low_rank.parameters())?;
+            loss.evaluate()?;
+            norm.evaluate()?;
+            Ok(norm)
+        };
+        let norm = library.context().device().attempt("a step of the training", update).await?;
         let (loss, grad_norm) = (number(&loss).await?, number(&norm).await?);
         Ok(StepReport { loss, grad_norm })
     }
@@ -125,7 +132,13 @@ impl Trainer {
         let counted = self.check(examples)?;
         let mut sum = 0.0;
         for example in examples {
-            let loss = self.library.no_grad(|| self.forward.loss(example, 1.0))?;
+            let loss = || {
+                let loss = self.library.no_grad(|| self.forward.loss(example, 1.0))?;
+                loss.evaluate()?;
+                Ok(loss)
+            };
+            let device = self.library.context().device();
+            let loss = device.attempt("an example of which nothing is learnt", loss).await?;
             sum += f64::from(number(&loss).await?);
         }
         Ok((sum / counted as f64) as f32)

@@ -2,6 +2,7 @@
 
 use js_sys::{Array, Function, Object, Promise, Reflect, Uint8Array};
 use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::spawn_local;
 use web_sys::Blob;
 
 use super::abort::unless;
@@ -11,7 +12,7 @@ use super::engine::WasmEngine;
 use super::thrown::js_message;
 use crate::engine::source::ByteSource;
 use crate::error::Result;
-use crate::train::{LoraTraining, TrainedLora, TrainingEvent, plan_lora, train_lora};
+use crate::train::{LoraTraining, TrainedLora, TrainingEvent, free_after_training, plan_lora, train_lora};
 
 #[wasm_bindgen]
 impl WasmEngine {
@@ -40,8 +41,14 @@ impl WasmEngine {
             let mut tell = |event: &TrainingEvent| told(&on_event, event);
             train_lora(&engine, &training, source.as_ref().map(|source| source as &dyn ByteSource), &mut tell).await
         };
-        let trained = unless(stopped, "the training", train).await.map_err(js_error)?;
-        result(&trained)
+        match unless(stopped, "the training", train).await {
+            Ok(trained) => result(trained),
+            Err(error) => {
+                // What it was dropped with may still be in use by the GPU.
+                spawn_local(async move { free_after_training(&engine).await });
+                Err(js_error(error))
+            }
+        }
     }
 }
 
@@ -58,7 +65,7 @@ fn told(on_event: &Function, event: &TrainingEvent) -> Result<()> {
 }
 
 /// `{adapter, losses, heldOut, gguf, peft}`; in place of `adapter` and of `peft` may stand an error.
-fn result(trained: &TrainedLora) -> Result<JsValue, JsValue> {
+fn result(mut trained: TrainedLora) -> Result<JsValue, JsValue> {
     let object = Object::new();
     let set = |key: &str, value: &JsValue| Reflect::set(&object, &key.into(), value);
     match &trained.loaded {
@@ -67,7 +74,8 @@ fn result(trained: &TrainedLora) -> Result<JsValue, JsValue> {
     };
     set("losses", &to_js(&trained.losses)?)?;
     set("heldOut", &to_js(&trained.held_out)?)?;
-    set("gguf", &Uint8Array::from(&trained.gguf_file().map_err(js_error)?[..]))?;
+    // Each file is let go of before the next one is made.
+    set("gguf", &Uint8Array::from(&std::mem::take(&mut trained.gguf)[..]))?;
     match trained.peft_folder() {
         Ok(files) => {
             let list: Array = Array::new();

@@ -1,15 +1,18 @@
 //! Training of adapters: gradients and steps are those of PyTorch with PEFT, what can't be trained is refused by name, and what was trained
 //! is saved and loaded as any other adapter.
 
-use futures_util::future::join3;
+use std::task::Poll;
+
+use futures_util::future::{join, join3};
 use rillm::engine::folder::{DirectoryFolder, Folder, MemoryFolder, OneFile};
 use rillm::engine::request::ChatRequest;
 use rillm::engine::source::{ByteSource, MemorySource};
 use rillm::engine::{AdapterOptions, Engine, LoadOptions, Precision};
+use rillm::gpu::Holdings;
 use rillm::model::adapters::{AdapterFile, AdapterValues, PairValues, gguf_file, peft_folder};
 use rillm::train::{
-    AdamWOptions, Example, HeldOutLoss, LoraOptions, LoraTraining, Targets, TrainedLora, Trainer, TrainingEvent,
-    plan_lora, train_lora,
+    AdamWOptions, Example, HeapRoom, HeldOutLoss, LoraOptions, LoraTraining, Targets, TrainedLora, Trainer,
+    TrainingEvent, plan_lora, plan_lora_within, train_lora,
 };
 use rillm::{Code, Error, Result};
 use serde_json::{Value, json};
@@ -397,7 +400,7 @@ fn an_engine_learns_a_game_and_plays_it() {
     pollster::block_on(engine.load_adapter(&folder, None, &options, &mut |_, _| Ok(()))).unwrap();
     assert_eq!(said(&engine, "wug?"), "dax blick");
     let again = train(&engine, training, &mut |_| Ok(())).unwrap();
-    let (again, first) = (again.gguf_file().unwrap(), trained.gguf_file().unwrap());
+    let (again, first) = (again.gguf, trained.gguf.clone());
     assert!(again == first, "the same seed gave other numbers");
 }
 
@@ -479,8 +482,110 @@ fn a_training_ends_where_it_is_told_to_and_bad_data_are_refused_before_it() {
     // Numbers without end are told too.
     let error = refusal(train(&engine, with("learningRate", json!(1e30)), &mut |_| Ok(())));
     assert_eq!(error.code(), Code::NumericalError, "{error}");
+    // So is a loss of what is held out, of which the training itself knows nothing.
+    let training = json!({"data": [game()[0]], "heldOut": ["zup"], "epochs": 1, "learningRate": 1e30});
+    let error = refusal(train(&engine, training, &mut |_| Ok(())));
+    assert_eq!(error.code(), Code::NumericalError, "{error}");
+    assert!(error.message().contains("held out"), "{error}");
     assert!(engine.adapters().is_empty());
     assert!(!said(&engine, "wug?").is_empty());
+}
+
+/// Lets others run once.
+async fn one_turn() {
+    let mut waited = false;
+    std::future::poll_fn(|task| {
+        task.waker().wake_by_ref();
+        if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await
+}
+
+/// A GPU without room for what is held out ends the training, and nobody else hears of it.
+#[test]
+fn what_is_held_out_may_find_no_room() {
+    let engine = load("tiny_llama/tied-q8_0.gguf", &exact());
+    let device = engine.context().device();
+    let trainer = pollster::block_on(Trainer::new(engine.transformer().unwrap(), &LoraOptions::default())).unwrap();
+    let examples = [Example::whole((0..100).map(|place| place * 7 % 280).collect())];
+    let loss = pollster::block_on(trainer.evaluate(&examples)).unwrap();
+    pollster::block_on(device.free_unused()).unwrap();
+    device.set_memory_limit(Some(device.holdings().live_bytes + (1 << 14)));
+    let innocent = async {
+        for _ in 0..6 {
+            one_turn().await;
+            device.sync().await?;
+        }
+        Ok::<_, Error>(())
+    };
+    let (innocent, own) = pollster::block_on(join(innocent, trainer.evaluate(&examples)));
+    innocent.unwrap();
+    let error = refusal(own);
+    assert_eq!(error.code(), Code::OutOfMemory, "{error}");
+    assert!(error.message().contains("of which nothing is learnt"), "{error}");
+    device.set_memory_limit(None);
+    assert_eq!(pollster::block_on(trainer.evaluate(&examples)).unwrap(), loss);
+}
+
+/// A training that is ended or aborted frees what it took, and what went wrong elsewhere is still heard of there.
+#[test]
+fn a_training_that_does_not_end_well_frees_its_memory() {
+    let engine = load("tiny_llama/tied-q8_0.gguf", &exact());
+    let device = engine.context().device();
+    said(&engine, "wug?");
+    pollster::block_on(device.free_unused()).unwrap();
+    let before = device.holdings();
+    let training = LoraTraining::parse(json!({"data": game(), "heldOut": ["zup"]})).unwrap();
+    let mut told = 0;
+    let mut tell = |_: &TrainingEvent| {
+        told += 1;
+        if told > 3 { Err(Error::new(Code::Aborted, "enough")) } else { Ok(()) }
+    };
+    assert_eq!(refusal(pollster::block_on(train_lora(&engine, &training, None, &mut tell))).code(), Code::Aborted);
+    let is_free = |after: Holdings| {
+        let (taken, left) = (after.peak_bytes - before.live_bytes, after.live_bytes - before.live_bytes);
+        assert!(taken > 1 << 20 && left < taken / 20, "{after:?}, before {before:?}");
+    };
+    is_free(device.holdings());
+    // Whoever aborts drops it.
+    let mut told = 0;
+    let mut tell = |_: &TrainingEvent| {
+        told += 1;
+        Ok(())
+    };
+    let mut dropped = Box::pin(train_lora(&engine, &training, None, &mut tell));
+    pollster::block_on(std::future::poll_fn(|task| {
+        for _ in 0..40 {
+            assert!(dropped.as_mut().poll(task).is_pending());
+        }
+        Poll::Ready(())
+    }));
+    drop(dropped);
+    assert!(told > 0);
+    pollster::block_on(device.let_go());
+    is_free(device.holdings());
+}
+
+/// A chat is learnt or held out as a whole, also one that is several examples because its template writes a last answer otherwise.
+#[test]
+fn a_share_that_is_held_out_is_of_whole_chats() {
+    let template = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% if m.role == 'assistant' and loop.last %}!{% endif %}\
+                    {% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
+    let engine =
+        load("tiny_llama/tied-q8_0.gguf", &LoadOptions { chat_template: Some(template.to_owned()), ..exact() });
+    let plan = |data: Value, share: f64| {
+        let plan = plan_lora(&engine, &LoraTraining::parse(json!({"data": data, "heldOut": share})).unwrap()).unwrap();
+        (plan.examples, plan.held_out)
+    };
+    let chat = &game()[1];
+    assert_eq!(plan(json!([chat, chat, chat]), 0.1), (4, 2));
+    assert_eq!(plan(json!([chat, chat, chat]), 0.0), (6, 0));
+    // 0.07 · 100 is a little more than 7 in floats.
+    assert_eq!(plan(json!(vec!["wug dax"; 100]), 0.07), (93, 7));
+    assert_eq!(plan(json!(vec!["wug dax"; 100]), 0.0701), (92, 8));
+    let bad = json!({"data": ["wug dax", "zup", 5], "heldOut": 0.4});
+    let error = refusal(plan_lora(&engine, &LoraTraining::parse(bad).unwrap()));
+    assert!(error.code() == Code::InvalidRequest && error.message().contains("data[2]"), "{error}");
 }
 
 /// Two trainings and an answer share an engine, and one that is disposed of ends them.
@@ -505,7 +610,7 @@ fn trainings_share_an_engine_with_each_other_and_with_answers() {
         join3(train_lora(&engine, &first, None, &mut quiet), train_lora(&engine, &second, None, &mut silent), answer);
     let (first, second, answer) = pollster::block_on(trainings);
     assert_eq!(answer.unwrap(), alone);
-    assert!(first.unwrap().gguf_file().unwrap() == second.unwrap().gguf_file().unwrap());
+    assert!(first.unwrap().gguf == second.unwrap().gguf);
     assert_eq!(engine.adapters().len(), 2);
     let ended = train(&engine, json!({"data": game(), "name": "third"}), &mut |event| {
         if matches!(event, TrainingEvent::Step(step) if step.step == 2) {
@@ -519,7 +624,7 @@ fn trainings_share_an_engine_with_each_other_and_with_answers() {
 
 /// The losses of a training, those of what is held out, and its file.
 fn outcome(trained: &TrainedLora) -> (Vec<f32>, Vec<HeldOutLoss>, Vec<u8>) {
-    (trained.losses.clone(), trained.held_out.clone(), trained.gguf_file().unwrap())
+    (trained.losses.clone(), trained.held_out.clone(), trained.gguf.clone())
 }
 
 /// From each checkpoint the training goes on as if it had never ended; one of another training, or a damaged one, is refused.
@@ -619,6 +724,18 @@ fn a_plan_tells_what_the_training_does() {
     let trained = pollster::block_on(train_lora(&engine, &training, None, &mut tell)).unwrap();
     assert_eq!(begun, Some(plan));
     assert_eq!((plan.steps, trained.losses.len(), plan.memory_bytes), (4, 4, plan.memory.total()));
+    // The file, and the numbers that it is made of.
+    let bytes = trained.gguf.len() as u64 + 4 * plan.parameters;
+    assert!((bytes..bytes + (1 << 17)).contains(&plan.heap_bytes), "{bytes}, {plan:?}");
+    let small = |largest, all| refusal(plan_lora_within(&engine, &training, HeapRoom { largest, all }));
+    for error in [small(4 * plan.parameters, u64::MAX), small(u64::MAX, plan.heap_bytes - 1)] {
+        assert_eq!(error.code(), Code::OutOfMemory, "{error}");
+    }
+    let room = HeapRoom { largest: u64::MAX, all: plan.heap_bytes };
+    assert_eq!(plan_lora_within(&engine, &training, room).unwrap(), plan);
+    let checkpoints = json!({"data": game(), "rank": 4, "checkpoint": {"everySteps": 1}});
+    let error = refusal(plan_lora_within(&engine, &LoraTraining::parse(checkpoints).unwrap(), room));
+    assert!(error.message().contains("leave out checkpoint"), "{error}");
     let error = refusal(plan_lora(&engine, &LoraTraining::parse(json!({"data": [""]})).unwrap()));
     assert_eq!(error.code(), Code::InvalidRequest, "{error}");
 }

@@ -21,7 +21,7 @@ use super::pipeline::{Pipeline, Pipelines};
 use super::platform;
 use super::pool::BufferPool;
 use super::raw::RawDevice;
-use super::readback::{Readback, RecordedReadback, StagingPool, sync};
+use super::readback::{Readback, RecordedReadback, StagingPool, settle, sync};
 use super::recorder::Recorder;
 use super::recorder::plan::Recording;
 use super::stats::{FlushReason, Holdings, MemoryStats, Stats};
@@ -159,6 +159,13 @@ impl Device {
         self.trim();
         self.0.staging.trim();
         self.sync().await
+    }
+
+    /// The same for whom errors of others are not to end: the next wait reports them.
+    pub async fn let_go(&self) {
+        self.trim();
+        self.0.staging.trim();
+        settle(&self.0.recorder).await;
     }
 
     /// Frees memory that waits for reuse until at most `bytes` are left.

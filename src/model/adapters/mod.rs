@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 pub use file::{AdapterFile, AdapterFormat};
-pub use save::{gguf_file, peft_folder};
+pub use save::{gguf_file, peft_folder, reserve};
 pub use values::{AdapterValues, PairValues};
 
 use super::matrix::Matrix;

@@ -37,7 +37,9 @@ impl Reordered {
     /// Rows of `width` numbers in the order that is wanted.
     pub fn rows(self, of_file: &[f32], width: usize) -> Vec<f32> {
         let rows = of_file.len() / width.max(1);
-        (0..rows).flat_map(|row| of_file.iter().skip(self.source(row) * width).take(width)).copied().collect()
+        let mut all = Vec::with_capacity(of_file.len());
+        (0..rows).for_each(|row| all.extend(of_file.iter().skip(self.source(row) * width).take(width)));
+        all
     }
 }
 
