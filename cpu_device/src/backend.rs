@@ -12,7 +12,7 @@ use wgpu::custom::*;
 use super::callbacks::Callbacks;
 use super::commands::{Command, Commands, Kernel};
 use super::errors::Errors;
-use super::kernel::{Bound, CpuKernel, Lent};
+use super::kernel::{Bound, CpuKernel, Lent, Problem};
 use super::memory::Memory;
 use super::team::Team;
 
@@ -203,7 +203,7 @@ impl DeviceInterface for CpuDevice {
                 None => Memory::new(buffer.size),
             };
             made.unwrap_or_else(|| {
-                self.0.errors.report_no_room();
+                self.0.errors.report_no_room("there is no room in memory");
                 Memory::none()
             })
         };
@@ -316,8 +316,8 @@ impl DeviceInterface for CpuDevice {
 struct Shader(String);
 
 impl CpuKernel for Shader {
-    fn run(&self, _: Vec<Lent<'_>>) -> Result<(), String> {
-        Err(format!("the CPU does not run shaders, and {} is one", self.0))
+    fn run(&self, _: Vec<Lent<'_>>) -> Result<(), Problem> {
+        Err(format!("the CPU does not run shaders, and {} is one", self.0).into())
     }
 }
 
@@ -341,8 +341,10 @@ impl QueueInterface for CpuQueue {
                 if self.0.is_destroyed.load(Ordering::Relaxed) {
                     continue;
                 }
-                if let Err(error) = command.run() {
-                    self.0.errors.report_invalid(error);
+                match command.run() {
+                    Ok(()) => {}
+                    Err(Problem::NoRoom(what)) => self.0.errors.report_no_room(&what),
+                    Err(Problem::Invalid(what)) => self.0.errors.report_invalid(what),
                 }
             }
         }

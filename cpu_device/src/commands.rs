@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::kernel::{Bound, CpuKernel, run};
+use super::kernel::{Bound, CpuKernel, Problem, run};
 use super::memory::{Memory, copy};
 
 /// A recorded command.
@@ -16,12 +16,12 @@ pub enum Command {
 
 impl Command {
     /// Runs it now.
-    pub fn run(&self) -> Result<(), String> {
+    pub fn run(&self) -> Result<(), Problem> {
         match self {
             Command::Dispatch { kernel, bound } => run(&*kernel.0, bound),
             Command::Copy { source, from, target, at } => match copy(source, from.clone(), target, *at) {
                 Some(()) => Ok(()),
-                None => Err(format!("a copy of bytes {from:?} to {at} reaches past the end of a buffer")),
+                None => Err(format!("a copy of bytes {from:?} to {at} reaches past the end of a buffer").into()),
             },
         }
     }

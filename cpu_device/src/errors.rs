@@ -55,8 +55,8 @@ impl Errors {
         }
     }
 
-    pub fn report_no_room(&self) {
-        self.report(wgpu::Error::OutOfMemory { source: "there is no room in memory".into() });
+    pub fn report_no_room(&self, description: &str) {
+        self.report(wgpu::Error::OutOfMemory { source: description.into() });
     }
 
     pub fn report_invalid(&self, description: String) {

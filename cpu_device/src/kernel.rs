@@ -9,7 +9,22 @@ use super::team::TeamBytes;
 /// A function on bound bytes.
 pub trait CpuKernel: Send + Sync {
     /// Runs it on what is bound, in the order of the binding numbers, without uniforms.
-    fn run(&self, bound: Vec<Lent<'_>>) -> Result<(), String>;
+    fn run(&self, bound: Vec<Lent<'_>>) -> Result<(), Problem>;
+}
+
+/// Why something could not be done, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// There is no room in memory.
+    NoRoom(String),
+    /// What was asked does not fit together, or a thread broke.
+    Invalid(String),
+}
+
+impl From<String> for Problem {
+    fn from(text: String) -> Self {
+        Self::Invalid(text)
+    }
 }
 
 /// The bytes of one binding.
@@ -31,7 +46,7 @@ pub struct Bound {
 }
 
 /// Runs a kernel on what is bound. An error names what can't be lent.
-pub fn run(kernel: &dyn CpuKernel, bound: &[Bound]) -> Result<(), String> {
+pub fn run(kernel: &dyn CpuKernel, bound: &[Bound]) -> Result<(), Problem> {
     let mut memories: Vec<&Memory> = Vec::with_capacity(bound.len());
     for binding in bound {
         if memories.iter().all(|memory| memory.address() != binding.memory.address()) {

@@ -16,7 +16,7 @@ mod kernel;
 mod memory;
 mod team;
 
-pub use kernel::{CpuKernel, Lent};
+pub use kernel::{CpuKernel, Lent, Problem};
 pub use team::{Team, TeamBytes, TeamMatrix};
 
 use std::sync::Arc;

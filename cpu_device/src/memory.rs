@@ -32,9 +32,8 @@ impl Memory {
     /// `size` zeros; `None` if there is no room.
     pub fn new(size: u64) -> Option<Self> {
         let chunks = usize::try_from(size.div_ceil(16)).ok()?;
-        let mut memory = Vec::new();
-        memory.try_reserve_exact(chunks).ok()?;
-        memory.resize(chunks, Chunk::default());
+        // Memory that is new has zeros already: nothing is written.
+        let memory = bytemuck::allocation::try_zeroed_vec(chunks).ok()?;
         Some(Self(Arc::new(Mutex::new(Place::Own(memory)))))
     }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use wgpu::wgt::WasmNotSendSync;
 
+use super::kernel::Problem;
+
 /// A matrix of weights in a team's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TeamMatrix {
@@ -21,7 +23,7 @@ pub struct TeamMatrix {
     pub columns: usize,
 }
 
-/// Threads that multiply, and their memory. Errors are for people.
+/// Threads that multiply, and their memory.
 pub trait Team: Debug + WasmNotSendSync {
     /// Zeros, at an address that is a multiple of 16. `None` if there is no room.
     fn allocate(&self, bytes: usize) -> Option<usize>;
@@ -30,19 +32,19 @@ pub trait Team: Debug + WasmNotSendSync {
     fn release(&self, at: usize, bytes: usize);
 
     /// Overwrites bytes.
-    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), String>;
+    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), Problem>;
 
     /// Copies bytes from there.
-    fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), String>;
+    fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), Problem>;
 
     /// Packs rows of a file to their place in a packed matrix of zeros.
-    fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> Result<(), String>;
+    fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> Result<(), Problem>;
 
     /// The products of rows with activations [tokens, columns], written to `out` [tokens, rows]. Of a packed matrix rows begin and end with a group.
-    fn multiply(&self, matrix: TeamMatrix, rows: Range<usize>, x: &[f32], out: &mut [f32]) -> Result<(), String>;
+    fn multiply(&self, matrix: TeamMatrix, rows: Range<usize>, x: &[f32], out: &mut [f32]) -> Result<(), Problem>;
 
     /// A row as floats.
-    fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), String>;
+    fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), Problem>;
 
     /// How many work at once, the caller among them.
     fn threads(&self) -> usize;

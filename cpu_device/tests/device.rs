@@ -5,14 +5,14 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use rillm_cpu_device::{CpuKernel, Lent, Team, TeamMatrix, is_cpu, next_is_of_team, pipeline, request};
+use rillm_cpu_device::{CpuKernel, Lent, Problem, Team, TeamMatrix, is_cpu, next_is_of_team, pipeline, request};
 use wgpu::{BufferUsages, wgt};
 
 /// Adds what is read to what is written, byte by byte.
 struct Add;
 
 impl CpuKernel for Add {
-    fn run(&self, bound: Vec<Lent<'_>>) -> Result<(), String> {
+    fn run(&self, bound: Vec<Lent<'_>>) -> Result<(), Problem> {
         let mut sum = [0u8; 64];
         for lent in &bound {
             if let Lent::Read(bytes) = lent {
@@ -225,24 +225,24 @@ impl Team for Small {
         held.remove(place);
     }
 
-    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), String> {
+    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), Problem> {
         self.written.lock().unwrap().push((at, bytes.to_vec()));
         Ok(())
     }
 
-    fn read(&self, _: usize, _: &mut [u8]) -> Result<(), String> {
+    fn read(&self, _: usize, _: &mut [u8]) -> Result<(), Problem> {
         Ok(())
     }
 
-    fn pack(&self, _: TeamMatrix, _: usize, _: usize, _: &[u8]) -> Result<(), String> {
+    fn pack(&self, _: TeamMatrix, _: usize, _: usize, _: &[u8]) -> Result<(), Problem> {
         Ok(())
     }
 
-    fn multiply(&self, _: TeamMatrix, _: Range<usize>, _: &[f32], _: &mut [f32]) -> Result<(), String> {
+    fn multiply(&self, _: TeamMatrix, _: Range<usize>, _: &[f32], _: &mut [f32]) -> Result<(), Problem> {
         Ok(())
     }
 
-    fn row(&self, _: TeamMatrix, _: usize, _: &mut [f32]) -> Result<(), String> {
+    fn row(&self, _: TeamMatrix, _: usize, _: &mut [f32]) -> Result<(), Problem> {
         Ok(())
     }
 

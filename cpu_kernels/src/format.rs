@@ -140,8 +140,26 @@ pub struct Mismatch {
     pub found: usize,
 }
 
+/// What a mismatch is about where memory has run out.
+const ROOM: &str = "bytes of memory";
+
+impl Mismatch {
+    /// There is no room for so many bytes.
+    pub fn no_room(bytes: usize) -> Self {
+        Self { what: ROOM, expected: bytes, found: 0 }
+    }
+
+    /// Whether memory has run out.
+    pub fn is_no_room(&self) -> bool {
+        self.what == ROOM
+    }
+}
+
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_no_room() {
+            return write!(f, "there is no room for {} bytes", self.expected);
+        }
         write!(f, "{}: {} instead of {}", self.what, self.found, self.expected)
     }
 }

@@ -53,6 +53,21 @@ pub(crate) fn map2(a: &[f32], b: &[f32], out: &mut [f32], f: impl Fn(F32x4, F32x
     }
 }
 
+/// x = f(x, y), for as many numbers as both have.
+#[inline(always)]
+pub(crate) fn update(x: &mut [f32], y: &[f32], f: impl Fn(F32x4, F32x4) -> F32x4) {
+    let count = x.len().min(y.len());
+    let mut whole = x[..count].chunks_exact_mut(LANES);
+    let mut of_y = y[..count].chunks_exact(LANES);
+    for (x, y) in (&mut whole).zip(&mut of_y) {
+        put(x, f(padded(x), padded(y)));
+    }
+    let rest = whole.into_remainder();
+    if !rest.is_empty() {
+        put(rest, f(padded(rest), padded(of_y.remainder())));
+    }
+}
+
 /// The sum of f over all numbers. f of 0 is 0. Four sums side by side, which do not wait for each other.
 #[inline(always)]
 pub(crate) fn sum(x: &[f32], f: impl Fn(F32x4) -> F32x4) -> f32 {

@@ -14,6 +14,8 @@ mod int8;
 mod lanes;
 mod norms;
 mod products;
+mod recurrent;
+mod room;
 mod simd;
 
 pub use activations::{Activation, activate, gate, softcap};
@@ -22,3 +24,5 @@ pub use format::{Format, GroupQuants, Groups, Mismatch, OtherFormat, Weights};
 pub use int8::{Bytes, GROUP, Halves, Packed, Pairs, Quantized, mat_mul_int8, mat_mul_packed, pack};
 pub use norms::{layer_norm, rms_norm};
 pub use products::{dequantize, mat_mul, mat_vec};
+pub use recurrent::{add_scaled, delta_step, scan_step};
+pub use room::{filled, reserved};

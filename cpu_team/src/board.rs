@@ -23,6 +23,8 @@ pub enum Outcome {
     Done,
     /// What was asked does not fit together.
     Refused,
+    /// There was no room for what a part needs on its way.
+    NoRoom,
     /// A thread broke while it had a part, or gave no answer. Nothing works from then on.
     Broken,
 }
@@ -35,6 +37,7 @@ pub struct Board {
     job: [AtomicUsize; WORDS],
     done: AtomicU32,
     has_refused: AtomicBool,
+    has_no_room: AtomicBool,
     leader_sleeps: AtomicBool,
     /// Changes with every job.
     bell: AtomicU32,
@@ -52,6 +55,7 @@ impl Board {
             job: [const { AtomicUsize::new(0) }; WORDS],
             done: AtomicU32::new(0),
             has_refused: AtomicBool::new(false),
+            has_no_room: AtomicBool::new(false),
             leader_sleeps: AtomicBool::new(false),
             bell: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
@@ -84,6 +88,7 @@ impl Board {
         }
         self.done.store(0, SeqCst);
         self.has_refused.store(false, SeqCst);
+        self.has_no_room.store(false, SeqCst);
         let parts = job.parts();
         // Part 0 is the leader's own.
         self.next.store(number | 1, SeqCst);
@@ -173,8 +178,10 @@ impl Board {
     #[expect(unsafe_code, reason = "threads share memory by addresses")]
     unsafe fn work(&self, job: &Job, part: u32, threads: &impl Threads) {
         // SAFETY: as the leader promises.
-        if unsafe { job.work(part) }.is_err() {
-            self.has_refused.store(true, SeqCst);
+        match unsafe { job.work(part) } {
+            Ok(()) => {}
+            Err(mismatch) if mismatch.is_no_room() => self.has_no_room.store(true, SeqCst),
+            Err(_) => self.has_refused.store(true, SeqCst),
         }
         self.done.fetch_add(1, SeqCst);
         if self.leader_sleeps.load(SeqCst) {
@@ -187,7 +194,11 @@ impl Board {
         loop {
             let done = self.done.load(SeqCst);
             if done == parts {
-                return if self.has_refused.load(SeqCst) { Outcome::Refused } else { Outcome::Done };
+                return match (self.has_refused.load(SeqCst), self.has_no_room.load(SeqCst)) {
+                    (true, _) => Outcome::Refused,
+                    (_, true) => Outcome::NoRoom,
+                    _ => Outcome::Done,
+                };
             }
             if self.is_broken.load(SeqCst) {
                 return Outcome::Broken;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rillm_cpu_kernels::{Format, GROUP, Mismatch, Packed, Quantized, Weights, mat_mul, mat_mul_packed};
+use rillm_cpu_kernels::{Format, GROUP, Mismatch, Packed, Quantized, Weights, filled, mat_mul, mat_mul_packed};
 
 /// Multiplications below which a part is not worth a thread: some microseconds.
 const LEAST: usize = 1 << 16;
@@ -142,7 +142,7 @@ impl Job {
             // SAFETY: as the caller promises; these rows are this part's.
             return unsafe { self.multiply(rows, std::slice::from_raw_parts_mut(out, count)) };
         }
-        let mut products = vec![0.0; self.tokens * count];
+        let mut products = filled(0.0, self.tokens * count)?;
         // SAFETY: as the caller promises.
         unsafe { self.multiply(rows, &mut products)? };
         for (token, products) in products.chunks_exact(count.max(1)).enumerate() {

@@ -7,10 +7,12 @@
 
 mod board;
 mod job;
+mod lock;
 mod threads;
 #[cfg(target_arch = "wasm32")]
 mod wasm;
 
 pub use board::{Board, Outcome};
 pub use job::{Job, Matrix};
+pub use lock::Lock;
 pub use threads::Threads;

@@ -1,28 +1,31 @@
 //! The module's exports and imports, and the memory's allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System, alloc_zeroed, dealloc};
-use std::hint::spin_loop;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::process::abort;
+use std::sync::atomic::AtomicU32;
 
 use rillm_cpu_kernels::{Mismatch, Quantized, Weights, dequantize, pack};
 
 use crate::board::{Board, Outcome};
 use crate::job::{Job, Matrix};
+use crate::lock::Lock;
 use crate::threads::Threads;
 
 static BOARD: Board = Board::new();
 
+/// How often a thread looks whether the allocator is free: for seconds. What takes longest in there are the zeros of a matrix.
+const LOOKS: u32 = 1 << 30;
+
 /// The library's allocator for one thread, under a lock: this target's is not made for several.
-struct Locked(AtomicBool);
+struct Locked(Lock);
 
 impl Locked {
     fn with<T>(&self, work: impl FnOnce() -> T) -> T {
-        while self.0.swap(true, Ordering::Acquire) {
-            spin_loop();
+        match self.0.with(LOOKS, work) {
+            Some(made) => made,
+            // Whoever held it is gone, and nobody will ever allocate again: a trap, by which the engine learns that its threads are lost.
+            None => abort(),
         }
-        let made = work();
-        self.0.store(false, Ordering::Release);
-        made
     }
 }
 
@@ -48,7 +51,7 @@ unsafe impl GlobalAlloc for Locked {
 }
 
 #[global_allocator]
-static ALLOCATOR: Locked = Locked(AtomicBool::new(false));
+static ALLOCATOR: Locked = Locked(Lock::new());
 
 #[expect(unsafe_code, reason = "imports are unsafe")]
 #[link(wasm_import_module = "threads")]
@@ -70,17 +73,22 @@ impl Threads for Workers {
     }
 }
 
-/// What a call returns: nothing is wrong, something does not fit, or a thread broke.
+/// What a call returns: nothing is wrong, something does not fit, a thread broke, or there is no room.
 fn status(outcome: Outcome) -> u32 {
     match outcome {
         Outcome::Done => 0,
         Outcome::Refused => 1,
         Outcome::Broken => 2,
+        Outcome::NoRoom => 3,
     }
 }
 
 fn fits(result: Result<(), Mismatch>) -> u32 {
-    status(if result.is_ok() { Outcome::Done } else { Outcome::Refused })
+    status(match result {
+        Ok(()) => Outcome::Done,
+        Err(mismatch) if mismatch.is_no_room() => Outcome::NoRoom,
+        Err(_) => Outcome::Refused,
+    })
 }
 
 /// Zeros, at a multiple of 16; 0 if there is no room.
@@ -194,7 +202,7 @@ pub extern "C" fn multiply(
             }
             outcome
         }
-        Err(_) => status(Outcome::Refused),
+        Err(mismatch) => fits(Err(mismatch)),
     }
 }
 

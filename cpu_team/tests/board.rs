@@ -227,6 +227,10 @@ fn what_does_not_fit_is_refused_and_what_comes_after_works() {
     }
     // From the middle of a group on.
     assert_eq!(subject.run(&board, &System, 4, 64).0, Outcome::Refused);
+    // More tokens than memory has room for: none of it is touched.
+    let job = Job::new(subject.matrix, 0..64, 1 << 50, [0, 0], 1);
+    // SAFETY: no part gets as far as its addresses.
+    assert_eq!(unsafe { board.run(&job, &System) }, Outcome::NoRoom);
     subject.check(&board, &System, "after that");
 }
 

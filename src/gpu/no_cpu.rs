@@ -10,7 +10,21 @@ use crate::error::Result;
 /// A function on bound bytes.
 pub trait CpuKernel: Send + Sync {
     /// Never called.
-    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), String>;
+    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), Problem>;
+}
+
+/// Why something could not be done.
+pub enum Problem {
+    /// There is no room in memory.
+    NoRoom(String),
+    /// Anything else.
+    Invalid(String),
+}
+
+impl From<String> for Problem {
+    fn from(text: String) -> Self {
+        Self::Invalid(text)
+    }
 }
 
 /// The bytes of one binding.
@@ -26,11 +40,11 @@ pub enum Lent<'a> {
 /// Threads that multiply; there are none.
 pub trait Team: std::fmt::Debug {
     /// Never called.
-    fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> std::result::Result<(), String>;
+    fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> std::result::Result<(), Problem>;
     /// Never called.
-    fn write(&self, at: usize, bytes: &[u8]) -> std::result::Result<(), String>;
+    fn write(&self, at: usize, bytes: &[u8]) -> std::result::Result<(), Problem>;
     /// Never called.
-    fn read(&self, at: usize, bytes: &mut [u8]) -> std::result::Result<(), String>;
+    fn read(&self, at: usize, bytes: &mut [u8]) -> std::result::Result<(), Problem>;
     /// Never called.
     fn multiply(
         &self,
@@ -38,9 +52,9 @@ pub trait Team: std::fmt::Debug {
         rows: Range<usize>,
         x: &[f32],
         out: &mut [f32],
-    ) -> std::result::Result<(), String>;
+    ) -> std::result::Result<(), Problem>;
     /// Never called.
-    fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> std::result::Result<(), String>;
+    fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> std::result::Result<(), Problem>;
     /// Never called.
     fn threads(&self) -> usize;
 }

@@ -1,11 +1,12 @@
 //! How quants of other libraries' files (`quant/packed`) become weights where the device is the CPU: each group of a row has its quants in the
 //! order of the GPU, and then its word. Where columns belong to groups in any order, a table of 16 bits a column comes after the last row.
 
+use super::cpu::problem;
 use super::quant::packed::packing::Packing;
 use super::quant::{BLOCK, Format, Table};
 use super::{Context, DType, Tensor};
 use crate::error::Result;
-use crate::gpu::{Binding, BufferSlice, CpuKernel, Lent};
+use crate::gpu::{Binding, BufferSlice, CpuKernel, Lent, Problem};
 
 /// What one dispatch of the GPU's kernel is told (`packing.wgsl`).
 #[derive(Clone, Copy)]
@@ -62,8 +63,8 @@ struct Unpack {
 }
 
 impl CpuKernel for Unpack {
-    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), String> {
-        self.unpack(bound).map_err(|error| error.message().to_owned())
+    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), Problem> {
+        self.unpack(bound).map_err(|error| problem("quants of a file", &error))
     }
 }
 
@@ -171,13 +172,15 @@ struct Words {
 }
 
 impl CpuKernel for Words {
-    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), String> {
+    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), Problem> {
         let Ok([Lent::Write(weight)]) = <[Lent<'_>; 1]>::try_from(bound) else {
-            return Err("words of groups go to one weight".to_owned());
+            return Err("words of groups go to one weight".to_owned().into());
         };
         for (row, words) in (self.first_row..).zip(self.words.chunks_exact(self.of_row)) {
             for (group, word) in words.iter().enumerate() {
-                let to = weight.get_mut(self.places.word(row, group)).ok_or("a weight ends before its groups")?;
+                let to = weight
+                    .get_mut(self.places.word(row, group))
+                    .ok_or_else(|| "a weight ends before its groups".to_owned())?;
                 to.copy_from_slice(&word.to_le_bytes());
             }
         }

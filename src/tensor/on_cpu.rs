@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use super::cpu::linear::{pack_rows, packed_bytes, row};
 use super::cpu::team::TeamWeight;
+use super::cpu::{filled, fits, problem};
 use super::op::Reference;
 use super::quant::{Format, Table, quantize_reference};
 use super::{Context, DType, Desc, HostTensor, Op, Shape, Tensor};
 use crate::error::Result;
-use crate::gpu::{Binding, BufferSlice, CpuKernel, Lent, TeamBytes};
+use crate::gpu::{Binding, BufferSlice, CpuKernel, Lent, Problem, TeamBytes};
 
 /// An op that can be kept until it runs.
 pub type CpuOp = Arc<dyn Reference + Send + Sync>;
@@ -170,17 +171,17 @@ impl<'a> CpuTensor<'a> {
         {
             // A tensor of the host is as in a file.
             let (_, columns) = shape.matrix()?;
-            let mut floats = vec![0.0; shape.elements()];
+            let mut floats = filled(0.0, shape.elements())?;
             for (at, out) in floats.chunks_exact_mut(columns).enumerate() {
                 row(self, at, out)?;
             }
             let f32 = Format::by_gguf_type(0).ok_or_else(|| err!(Internal, "there is no format of floats"))?;
-            let bytes = bytemuck::cast_slice(&floats).to_vec();
+            let bytes = copied(bytemuck::cast_slice(&floats))?;
             return Ok(HostTensor { shape, dtype: DType::Weight(f32), bytes });
         }
         let bytes = match self.of_team()? {
             Some(weight) => weight.file_bytes(byte_length(&self.desc, false)?)?,
-            None => self.bytes()?.to_vec(),
+            None => copied(self.bytes()?)?,
         };
         Ok(HostTensor { shape, dtype, bytes })
     }
@@ -196,9 +197,19 @@ impl<'a> CpuTensor<'a> {
     }
 }
 
+fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut copy = fits(rillm_cpu_kernels::reserved(bytes.len()))?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
 /// Runs an op by its reference, on copies.
 pub(super) fn by_reference(op: &(impl Reference + ?Sized), mut tensors: CpuTensors<'_>) -> Result<()> {
     let mut inputs = tensors.inputs.iter().map(CpuTensor::to_host).collect::<Result<Vec<HostTensor>>>()?;
+    // A reference allocates without asking, about as much as it is given and gives, in f64: that is tried before.
+    let written: usize = tensors.outputs.iter().map(|output| output.desc.shape.elements()).sum();
+    let read: usize = inputs.iter().map(|input| input.shape.elements()).sum();
+    drop(fits(rillm_cpu_kernels::reserved::<f64>(read + written))?);
     let outputs = op.reference(&mut inputs)?;
     for (tensor, host) in tensors.outputs.iter_mut().zip(&outputs) {
         tensor.set(host)?;
@@ -218,8 +229,8 @@ struct Call {
 }
 
 impl CpuKernel for Call {
-    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), String> {
-        self.call(bound).map_err(|error| format!("{}: {}", self.op.name(), error.message()))
+    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), Problem> {
+        self.call(bound).map_err(|error| problem(self.op.name(), &error))
     }
 }
 
@@ -249,8 +260,8 @@ struct Rows {
 }
 
 impl CpuKernel for Rows {
-    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), String> {
-        self.take(bound).map_err(|error| error.message().to_owned())
+    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), Problem> {
+        self.take(bound).map_err(|error| problem("rows of a file", &error))
     }
 }
 
@@ -269,7 +280,7 @@ impl Rows {
         };
         let is_quantised = self.from.name != self.to.name;
         let mut rows =
-            vec![0; if is_quantised && self.packs { self.rows * self.to.row_bytes(self.columns)? } else { 0 }];
+            filled(0, if is_quantised && self.packs { self.rows * self.to.row_bytes(self.columns)? } else { 0 })?;
         let place = if self.packs {
             &mut rows[..]
         } else {
@@ -295,13 +306,13 @@ impl Rows {
         if self.from.name == self.to.name {
             return weight.write_rows(self.first_row, self.rows, file);
         }
-        let mut rows = vec![0; self.rows * self.to.row_bytes(self.columns)?];
+        let mut rows = filled(0, self.rows * self.to.row_bytes(self.columns)?)?;
         self.quantise(file, &mut rows)?;
         weight.write_rows(self.first_row, self.rows, &rows)
     }
 
     fn quantise(&self, file: &[u8], weight: &mut [u8]) -> Result<()> {
-        let mut values = vec![0.0; file.len() / self.from.block_bytes * self.from.block_size];
+        let mut values = filled(0.0, file.len() / self.from.block_bytes * self.from.block_size)?;
         self.from.dequantize(file, &mut values)?;
         for (block, to) in values.chunks(self.to.block_size).zip(weight.chunks_exact_mut(self.to.block_bytes)) {
             let Some(bytes) = quantize_reference::reference(self.to, block) else {

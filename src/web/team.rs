@@ -7,7 +7,7 @@ use std::sync::Arc;
 use wasm_bindgen::prelude::*;
 
 use super::thrown::js_message;
-use crate::gpu::{Team, TeamMatrix};
+use crate::gpu::{Problem, Team, TeamMatrix};
 
 #[wasm_bindgen]
 extern "C" {
@@ -72,11 +72,15 @@ impl fmt::Debug for JsTeam {
     }
 }
 
-fn done(called: Result<Option<String>, JsValue>) -> Result<(), String> {
+/// `NO_ROOM` of `team/cpu_team.ts`.
+const NO_ROOM: &str = "there is no room for activations";
+
+fn done(called: Result<Option<String>, JsValue>) -> Result<(), Problem> {
     match called {
         Ok(None) => Ok(()),
-        Ok(Some(problem)) => Err(problem),
-        Err(thrown) => Err(js_message(&thrown)),
+        Ok(Some(problem)) if problem == NO_ROOM => Err(Problem::NoRoom(problem)),
+        Ok(Some(problem)) => Err(Problem::Invalid(problem)),
+        Err(thrown) => Err(Problem::Invalid(js_message(&thrown))),
     }
 }
 
@@ -90,25 +94,25 @@ impl Team for JsTeam {
         let _ = self.release(at, bytes);
     }
 
-    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), String> {
+    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), Problem> {
         done(self.write(at, bytes).map(|()| None))
     }
 
-    fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), String> {
+    fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), Problem> {
         done(self.read(at, bytes).map(|()| None))
     }
 
-    fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> Result<(), String> {
+    fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> Result<(), Problem> {
         let TeamMatrix { at, gguf_type, rows, columns, .. } = matrix;
         done(self.pack(at, gguf_type, rows, columns, first, count, file))
     }
 
-    fn multiply(&self, matrix: TeamMatrix, range: Range<usize>, x: &[f32], out: &mut [f32]) -> Result<(), String> {
+    fn multiply(&self, matrix: TeamMatrix, range: Range<usize>, x: &[f32], out: &mut [f32]) -> Result<(), Problem> {
         let TeamMatrix { at, gguf_type, is_packed, rows, columns } = matrix;
         done(self.multiply(at, gguf_type, is_packed, rows, columns, range.start, range.end, x, out))
     }
 
-    fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), String> {
+    fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), Problem> {
         let TeamMatrix { at, gguf_type, is_packed, rows, columns } = matrix;
         done(self.row(at, gguf_type, is_packed, rows, columns, row, out))
     }

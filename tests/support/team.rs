@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use rillm::gpu::{Team, TeamMatrix};
+use rillm::gpu::{Problem, Team, TeamMatrix};
 use rillm_cpu_kernels::{Format, Mismatch, Packed, Quantized, Weights, dequantize, mat_mul, mat_mul_packed, pack};
 
 /// Memory by address, and what was done with it.
@@ -20,6 +20,8 @@ pub struct LocalTeam {
     pub rows: AtomicUsize,
     /// From this product on, if it is not 0, a thread is broken.
     pub breaks_at: usize,
+    /// There is no room for activations.
+    pub has_no_room: AtomicBool,
 }
 
 impl fmt::Debug for LocalTeam {
@@ -28,8 +30,8 @@ impl fmt::Debug for LocalTeam {
     }
 }
 
-fn text(mismatch: Mismatch) -> String {
-    mismatch.to_string()
+fn text(mismatch: Mismatch) -> Problem {
+    Problem::Invalid(mismatch.to_string())
 }
 
 impl LocalTeam {
@@ -71,25 +73,28 @@ impl Team for LocalTeam {
         assert_eq!(released.map(|memory| memory.len()), Some(bytes));
     }
 
-    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), String> {
+    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), Problem> {
         self.with(at, |memory| memory[..bytes.len()].copy_from_slice(bytes));
         Ok(())
     }
 
-    fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), String> {
+    fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), Problem> {
         self.with(at, |memory| bytes.copy_from_slice(&memory[..bytes.len()]));
         Ok(())
     }
 
-    fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> Result<(), String> {
+    fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> Result<(), Problem> {
         self.with_matrix(matrix, |format, packed| {
             pack(&Weights::new(format, file, count, matrix.columns).map_err(text)?, first, packed).map_err(text)
         })
     }
 
-    fn multiply(&self, matrix: TeamMatrix, rows: Range<usize>, x: &[f32], out: &mut [f32]) -> Result<(), String> {
+    fn multiply(&self, matrix: TeamMatrix, rows: Range<usize>, x: &[f32], out: &mut [f32]) -> Result<(), Problem> {
         if self.breaks_at > 0 && self.products.fetch_add(1, Ordering::Relaxed) >= self.breaks_at {
-            return Err("a thread broke".to_owned());
+            return Err(Problem::Invalid("a thread broke".to_owned()));
+        }
+        if self.has_no_room.load(Ordering::Relaxed) {
+            return Err(Problem::NoRoom("there is no room for activations".to_owned()));
         }
         self.rows.fetch_add(rows.len(), Ordering::Relaxed);
         let (tokens, columns) = (x.len() / matrix.columns, matrix.columns);
@@ -104,7 +109,7 @@ impl Team for LocalTeam {
         })
     }
 
-    fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), String> {
+    fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), Problem> {
         self.with_matrix(matrix, |format, bytes| {
             if matrix.is_packed {
                 let packed = Packed::new(format, bytes, matrix.rows, matrix.columns).map_err(text)?;

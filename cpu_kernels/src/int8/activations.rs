@@ -3,6 +3,7 @@
 use super::dots::Dots;
 use crate::blocks::PIECE;
 use crate::format::{Mismatch, expect};
+use crate::room::reserved;
 use crate::simd::{F32x4, I16x8, I32x4};
 
 /// Vectors of a piece.
@@ -43,8 +44,9 @@ impl<D: Dots> Quantized<D> {
     pub fn multiplied(x: &[f32], tokens: usize, columns: usize) -> Result<Self, Mismatch> {
         expect("columns of whole blocks of 32", columns.next_multiple_of(PIECE), columns)?;
         expect("activations of tokens", tokens.saturating_mul(columns), x.len())?;
-        let pieces = x.chunks_exact(PIECE).filter_map(|piece| piece.first_chunk());
-        Ok(Self { pieces: pieces.map(quantized::<D>).collect(), tokens, columns })
+        let mut pieces = reserved(x.len() / PIECE)?;
+        pieces.extend(x.chunks_exact(PIECE).filter_map(|piece| piece.first_chunk()).map(quantized::<D>));
+        Ok(Self { pieces, tokens, columns })
     }
 }
 

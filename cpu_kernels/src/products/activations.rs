@@ -1,6 +1,8 @@
 //! Activations in the order in which products read them.
 
 use crate::blocks::PIECE;
+use crate::format::Mismatch;
+use crate::room::reserved;
 use crate::simd::F32x4;
 
 /// Vectors of a piece.
@@ -40,11 +42,11 @@ pub(super) struct Activations {
 }
 
 impl Activations {
-    pub(super) fn new(x: &[f32], columns: usize, order: Order, with_sums: bool) -> Self {
+    pub(super) fn new(x: &[f32], columns: usize, order: Order, with_sums: bool) -> Result<Self, Mismatch> {
         let pieces = columns.div_ceil(PIECE);
         let count = x.len().checked_div(columns).unwrap_or(0) * pieces;
-        let mut vectors = Vec::with_capacity(count);
-        let mut sums = Vec::with_capacity(if with_sums { count } else { 0 });
+        let mut vectors = reserved(count)?;
+        let mut sums = reserved(if with_sums { count } else { 0 })?;
         for token in x.chunks_exact(columns.max(1)) {
             for piece in token.chunks(PIECE) {
                 let piece = padded(piece);
@@ -55,7 +57,7 @@ impl Activations {
                 }
             }
         }
-        Self { vectors, sums, pieces }
+        Ok(Self { vectors, sums, pieces })
     }
 }
 

@@ -64,19 +64,20 @@ fn restore_rows<S: Source>(source: &S, weights: &Weights<'_>, out: &mut [f32]) {
 pub fn mat_vec(weights: &Weights<'_>, x: &[f32], out: &mut [f32]) -> Result<(), Mismatch> {
     expect("activations of a token", weights.columns, x.len())?;
     expect("products of a token", weights.rows, out.len())?;
-    with_source!(weights.format, rows_dot(weights, x, out));
-    Ok(())
+    with_source!(weights.format, rows_dot(weights, x, out))
 }
 
 #[inline(never)]
-fn rows_dot<S: Source>(source: &S, weights: &Weights<'_>, x: &[f32], out: &mut [f32]) {
-    let x = Activations::new(x, weights.columns, S::ORDER, S::SUMS);
+fn rows_dot<S: Source>(source: &S, weights: &Weights<'_>, x: &[f32], out: &mut [f32]) -> Result<(), Mismatch> {
+    let x = Activations::new(x, weights.columns, S::ORDER, S::SUMS)?;
     if weights.columns == 0 {
-        return out.fill(0.0);
+        out.fill(0.0);
+        return Ok(());
     }
     for (row, out) in weights.bytes.chunks_exact(weights.row_bytes).zip(out) {
         *out = source.dot(row, &x.vectors, &x.sums);
     }
+    Ok(())
 }
 
 /// The product of each row with each token's activations `x` [tokens, columns], written to `out` [tokens, rows].
@@ -86,8 +87,7 @@ pub fn mat_mul(weights: &Weights<'_>, tokens: usize, x: &[f32], out: &mut [f32])
     if tokens == 1 {
         return mat_vec(weights, x, out);
     }
-    with_source!(weights.format, tiles_times_tokens(weights, x, out));
-    Ok(())
+    with_source!(weights.format, tiles_times_tokens(weights, x, out))
 }
 
 /// Rows that become floats at once: with the columns below they fit into the first cache.
@@ -96,12 +96,17 @@ const TILE_ROWS: usize = 8;
 const TILE_PIECES: usize = 32;
 
 #[inline(never)]
-fn tiles_times_tokens<S: Source>(source: &S, weights: &Weights<'_>, x: &[f32], out: &mut [f32]) {
+fn tiles_times_tokens<S: Source>(
+    source: &S,
+    weights: &Weights<'_>,
+    x: &[f32],
+    out: &mut [f32],
+) -> Result<(), Mismatch> {
     out.fill(0.0);
     if weights.columns == 0 || weights.rows == 0 {
-        return;
+        return Ok(());
     }
-    let x = Activations::new(x, weights.columns, S::ORDER, false);
+    let x = Activations::new(x, weights.columns, S::ORDER, false)?;
     let width = TILE_PIECES.max(source.pieces_at_once()).min(x.pieces);
     let mut tile = vec![[F32x4::splat(0.0); VECTORS]; TILE_ROWS * width];
     for (index, rows) in weights.bytes.chunks(TILE_ROWS * weights.row_bytes).enumerate() {
@@ -123,6 +128,7 @@ fn tiles_times_tokens<S: Source>(source: &S, weights: &Weights<'_>, x: &[f32], o
             }
         }
     }
+    Ok(())
 }
 
 /// Adds the products of a tile's rows with some tokens. Not inlined, as what it calls: once for all formats is enough.

@@ -2,7 +2,7 @@
 
 use rillm_cpu_kernels::{Attention, Seen, normalize};
 
-use super::{cache, fits};
+use super::{cache, filled, fits};
 use crate::error::Result;
 use crate::tensor::CpuTensor;
 
@@ -13,8 +13,8 @@ pub fn attend(
     [keys, values]: [&CpuTensor<'_>; 2],
     seen: &[Seen],
 ) -> Result<(Vec<f32>, Vec<f32>)> {
-    let mut sums = vec![0.0; q.len()];
-    let mut totals = vec![0.0; seen.len() * attention.heads * 2];
+    let mut sums = filled(0.0, q.len())?;
+    let mut totals = filled(0.0, seen.len() * attention.heads * 2)?;
     let caches = [cache::cache(keys, attention.head_dim)?, cache::cache(values, attention.head_dim)?];
     fits(attention.attend(q, caches, seen, &mut sums, &mut totals))?;
     Ok((sums, totals))

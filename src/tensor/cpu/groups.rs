@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rillm_cpu_kernels as kernels;
 
-use super::fits;
+use super::{filled, fits};
 use crate::error::Result;
 use crate::tensor::quant::Table;
 use crate::tensor::quant::packed::{self, Kind, codebook, nibble};
@@ -98,8 +98,8 @@ impl<'a> Ordered<'a> {
     /// The products of some rows with tokens' activations, written to `out` [tokens, rows].
     pub(super) fn mat_mul(&self, rows: Range<usize>, tokens: usize, x: &[f32], out: &mut [f32]) -> Result<()> {
         let (columns, all) = (self.groups.len(), rows.len());
-        let mut floats = vec![0.0; TILE_ROWS.min(all) * columns];
-        let mut products = vec![0.0; tokens * TILE_ROWS.min(all)];
+        let mut floats = filled(0.0, TILE_ROWS.min(all) * columns)?;
+        let mut products = filled(0.0, tokens * TILE_ROWS.min(all))?;
         for first in rows.clone().step_by(TILE_ROWS) {
             let tile = first..rows.end.min(first + TILE_ROWS);
             let (count, at) = (tile.len(), first - rows.start);

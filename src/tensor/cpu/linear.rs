@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use rillm_cpu_kernels as kernels;
 
-use super::fits;
 use super::groups::{self, Ordered};
+use super::{filled, fits};
 use crate::error::Result;
 use crate::tensor::quant::{Format, packed::kind_of};
 use crate::tensor::{CpuTensor, DType};
@@ -63,7 +63,7 @@ fn by_groups(
     if whole == rows {
         return multiply(rows, out);
     }
-    let mut products = vec![0.0; tokens * whole.len()];
+    let mut products = filled(0.0, tokens * whole.len())?;
     multiply(whole.clone(), &mut products)?;
     let before = rows.start - first;
     if !rows.is_empty() {
@@ -92,7 +92,7 @@ pub fn linear(weight: &CpuTensor<'_>, x: &[f32]) -> Result<Vec<f32>> {
 pub fn linear_rows(weight: &CpuTensor<'_>, rows: Range<usize>, x: &[f32]) -> Result<Vec<f32>> {
     let (_, columns) = weight.desc.shape.matrix()?;
     let tokens = x.len().checked_div(columns).unwrap_or(0);
-    let mut out = vec![0.0; tokens * rows.len()];
+    let mut out = filled(0.0, tokens * rows.len())?;
     if let Some(team) = weight.of_team()? {
         if team.is_packed() {
             by_groups(rows, team.shape().0, tokens, &mut out, |rows, out| team.multiply(rows, x, out))?;
@@ -115,6 +115,21 @@ pub fn linear_rows(weight: &CpuTensor<'_>, rows: Range<usize>, x: &[f32]) -> Res
     let weights = fits(weights(weight)?.rows(rows))?;
     fits(kernels::mat_mul(&weights, tokens, x, &mut out))?;
     Ok(out)
+}
+
+/// Rows as floats, one after the other.
+pub fn rows(weight: &CpuTensor<'_>, range: Range<usize>, out: &mut [f32]) -> Result<()> {
+    let (_, columns) = weight.desc.shape.matrix()?;
+    if let (Some(team), DType::Weight(format)) = (weight.of_team()?.filter(|team| !team.is_packed()), weight.desc.dtype)
+    {
+        // One call in place of one for each row.
+        let bytes = team.rows_bytes(range.clone(), format.row_bytes(columns)?)?;
+        return fits(kernels::dequantize(
+            &fits(kernels::Weights::new(format_of(format), &bytes, range.len(), columns))?,
+            out,
+        ));
+    }
+    range.zip(out.chunks_exact_mut(columns)).try_for_each(|(at, out)| row(weight, at, out))
 }
 
 /// A row as floats.

@@ -9,9 +9,24 @@ pub(super) mod team;
 
 use rillm_cpu_kernels::Mismatch;
 
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
+use crate::gpu::Problem;
 
 /// What a loop gave. Ops have inferred shapes by then, so lengths that don't fit are a fault of theirs.
 pub(super) fn fits<T>(result: std::result::Result<T, Mismatch>) -> Result<T> {
-    result.map_err(|mismatch| err!(Internal, "a function for the CPU: {mismatch}"))
+    result.map_err(|mismatch| {
+        let code = if mismatch.is_no_room() { Code::OutOfMemory } else { Code::Internal };
+        Error::new(code, format!("a function for the CPU: {mismatch}"))
+    })
+}
+
+/// So many elements, all the same; an error if there is no room.
+pub(super) fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>> {
+    fits(rillm_cpu_kernels::filled(value, count))
+}
+
+/// The error as the device takes it. `what` has failed.
+pub(super) fn problem(what: &str, error: &Error) -> Problem {
+    let text = format!("{what}: {}", error.message());
+    if error.code() == Code::OutOfMemory { Problem::NoRoom(text) } else { Problem::Invalid(text) }
 }

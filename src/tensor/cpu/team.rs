@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use rillm_cpu_kernels as kernels;
 
+use super::filled;
 use crate::error::Result;
-use crate::gpu::{TeamBytes, TeamMatrix};
+use crate::gpu::{Problem, TeamBytes, TeamMatrix};
 use crate::tensor::{DType, Desc};
 
 /// Whether weights of this kind are in the team's memory, if there is a team: those in formats that have names both sides know.
@@ -57,8 +58,18 @@ impl<'a> TeamWeight<'a> {
 
     /// All bytes, which are as in a file.
     pub fn file_bytes(&self, length: usize) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; length.min(self.bytes.size())];
+        let mut bytes = filled(0, length.min(self.bytes.size()))?;
         done(self.bytes.team().read(self.matrix.at, &mut bytes))?;
+        Ok(bytes)
+    }
+
+    /// The bytes of some rows, as in a file.
+    pub fn rows_bytes(&self, rows: Range<usize>, of_row: usize) -> Result<Vec<u8>> {
+        if rows.end * of_row > self.bytes.size() {
+            bail!(Internal, "a weight ends before its rows");
+        }
+        let mut bytes = filled(0, rows.len() * of_row)?;
+        done(self.bytes.team().read(self.matrix.at + rows.start * of_row, &mut bytes))?;
         Ok(bytes)
     }
 
@@ -73,6 +84,9 @@ impl<'a> TeamWeight<'a> {
     }
 }
 
-fn done(result: std::result::Result<(), String>) -> Result<()> {
-    result.map_err(|error| err!(Internal, "the threads of the CPU: {error}"))
+fn done(result: std::result::Result<(), Problem>) -> Result<()> {
+    result.map_err(|problem| match problem {
+        Problem::NoRoom(text) => err!(OutOfMemory, "the threads of the CPU: {text}"),
+        Problem::Invalid(text) => err!(Internal, "the threads of the CPU: {text}"),
+    })
 }

@@ -1,0 +1,33 @@
+//! Memory for what is on its way. Where there is none, an allocation of the standard library ends the program.
+
+use crate::format::Mismatch;
+
+/// Room for so many elements.
+pub fn reserved<T>(count: usize) -> Result<Vec<T>, Mismatch> {
+    let mut all = Vec::new();
+    let bytes = count.saturating_mul(size_of::<T>());
+    all.try_reserve_exact(count).map_err(|_| Mismatch::no_room(bytes))?;
+    Ok(all)
+}
+
+/// So many elements, all the same.
+pub fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>, Mismatch> {
+    let mut all = reserved(count)?;
+    all.resize(count, value);
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{filled, reserved};
+
+    #[test]
+    fn no_room_is_told_from_what_does_not_fit() {
+        assert_eq!(filled(0.5f32, 3), Ok(vec![0.5; 3]));
+        for error in [filled(0f32, usize::MAX / 4).unwrap_err(), reserved::<u64>(usize::MAX).unwrap_err()] {
+            assert!(error.is_no_room(), "{error}");
+        }
+        let other = crate::format::expect("rows", 3, 4).unwrap_err();
+        assert!(!other.is_no_room());
+    }
+}
