@@ -135,7 +135,7 @@ impl Reference for Attention {
 
 impl Attention {
     /// For the CPU's device.
-    pub(super) fn on_cpu<'a>(&self, added: Added<'a>) -> rillm_cpu_kernels::Attention<'a> {
+    pub(in crate::tensor::ops) fn on_cpu<'a>(&self, added: Added<'a>) -> rillm_cpu_kernels::Attention<'a> {
         let Self { heads, kv_heads, head_dim, scale, softcap, .. } = *self;
         rillm_cpu_kernels::Attention { heads, kv_heads, head_dim, scale, softcap, added }
     }

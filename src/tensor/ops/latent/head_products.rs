@@ -1,11 +1,15 @@
 //! The product of each head's numbers with a matrix of that head, for attention over latents (DeepSeek-AI 2024, "DeepSeek-V2"): queries are
 //! brought to the latents' space, and the sums over latents to values. Heads may lie apart in the input and in the output.
 
+use rillm_cpu_kernels::add_scaled;
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::linear::{linear_rows, rows};
+use crate::tensor::cpu::{filled, fits};
 use crate::tensor::op::{expect, fits_u32, on_cpu};
 use crate::tensor::quant::{BLOCK, FORMATS};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, heads · of_head], where the first `columns` numbers of a head count, weight [heads_here · rows, columns], and out
 /// [tokens, heads · of_out_head] (changed: the `rows` numbers from `out_first` on of each head). `heads_here` are all heads, or, if the weight
@@ -154,6 +158,43 @@ impl Reference for HeadProducts {
         }
         inputs[2].set_f32(&out);
         Ok(vec![])
+    }
+
+    /// Head by head. Of a matrix that is transposed one row at a time is added up, as floats.
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, weight, out] = &mut tensors.inputs[..] else { bail!(Internal, "head_products without three inputs") };
+        let (tokens, x_columns) = x.desc.shape.matrix()?;
+        let (_, out_columns) = out.desc.shape.matrix()?;
+        let (of_x, of_out) = (x_columns / self.heads, out_columns / self.heads);
+        let (x, out) = (x.f32s()?, out.f32s_mut()?);
+        let (length, of_head) = self.of_weight();
+        let (all, _) = weight.desc.shape.matrix()?;
+        let mut numbers = filled(0.0, if self.transposed { of_head * length } else { 0 })?;
+        for number in 0..all / of_head {
+            let (head, of_weight) = (self.first_head + number, number * of_head..(number + 1) * of_head);
+            let x = |token: usize| &x[token * x_columns + head * of_x..][..self.columns];
+            let place = |token: usize| {
+                let first = token * out_columns + head * of_out + self.out_first;
+                first..first + self.rows
+            };
+            if !self.transposed {
+                let of_head: Vec<f32> = (0..tokens).flat_map(x).copied().collect();
+                let products = linear_rows(weight, of_weight, &of_head)?;
+                for (token, products) in products.chunks_exact(self.rows).enumerate() {
+                    out[place(token)].copy_from_slice(products);
+                }
+                continue;
+            }
+            rows(weight, of_weight, &mut numbers)?;
+            for token in 0..tokens {
+                let out = &mut out[place(token)];
+                out.fill(0.0);
+                for (x, numbers) in x(token).iter().zip(numbers.chunks_exact(length)) {
+                    fits(add_scaled(out, *x, numbers))?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

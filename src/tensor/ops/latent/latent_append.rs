@@ -3,12 +3,14 @@
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::cache::store;
+use crate::tensor::cpu::rope::Angles;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, fits_u32, on_cpu};
 use crate::tensor::ops::cache::cache_dtype::{
     cache_columns, cache_defines, cache_dtype, cached, case_dtype, random_cache, set_cached, stored_tolerance,
 };
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: kv [tokens, rank + turned] (a latent, then the key's part for rope), the weight of the latents' norm [rank], rope's frequencies
 /// [turned / 2], q [tokens, heads · (plain + turned)], state [4] u32 (state[0] is the position of the first token), the cache [capacity,
@@ -159,6 +161,51 @@ impl Reference for LatentAppend {
         set_cached(&mut inputs[5], row, &values);
         inputs[6].set_f32(&queries);
         Ok(vec![])
+    }
+
+    /// Writes the new tokens' rows alone.
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let descs: Vec<Desc> = tensors.inputs.iter().map(|tensor| tensor.desc).collect();
+        let (turned, rank) = (self.turned(&descs), self.rank);
+        let [kv, norm, frequencies, q, state, cache, queries] = &mut tensors.inputs[..] else {
+            bail!(Internal, "latent_append without seven inputs")
+        };
+        let (_, q_columns) = q.desc.shape.matrix()?;
+        let (capacity, _) = cache.desc.shape.matrix()?;
+        let (of_head, row) = (q_columns / self.heads, turned + rank);
+        let (kv, norm, frequencies, q) = (kv.f32s()?, norm.f32s()?, frequencies.f32s()?, q.f32s()?);
+        let first = state.u32s()?.first().copied().unwrap_or(0) as usize;
+        let queries = queries.f32s_mut()?;
+        let mut new = vec![0.0; row];
+        for (token, kv) in kv.chunks_exact(row).enumerate() {
+            let position = first + token;
+            let angles = Angles::new(position, frequencies, self.scale);
+            // Pairs become neighbours.
+            let turn = |from: &[f32], to: &mut [f32]| {
+                for (pair, to) in to.chunks_exact_mut(2).enumerate() {
+                    let (a, b) = self.places(pair, turned);
+                    to.copy_from_slice(&[from[a], from[b]]);
+                }
+                angles.turn(to, true);
+            };
+            for head in 0..self.heads {
+                let rope = &q[token * q_columns + (head + 1) * of_head - turned..][..turned];
+                turn(rope, &mut queries[(token * self.heads + head) * row..][..turned]);
+            }
+            if position >= capacity {
+                continue;
+            }
+            let (latent, key) = kv.split_at(rank);
+            let (of_key, of_latent) = new.split_at_mut(turned);
+            turn(key, of_key);
+            let squares: f64 = latent.iter().map(|x| f64::from(*x).powi(2)).sum();
+            let factor = 1.0 / (squares / rank as f64 + f64::from(self.epsilon)).sqrt();
+            for ((new, x), weight) in of_latent.iter_mut().zip(latent).zip(norm) {
+                *new = (f64::from(*x) * factor) as f32 * weight;
+            }
+            store(cache, position, row, &new)?;
+        }
+        Ok(())
     }
 }
 

@@ -1,15 +1,18 @@
 //! Causal attention of new tokens over latents: all heads read one row for each position, which is a key, and whose end is the value
 //! (DeepSeek-AI 2024, "DeepSeek-V2": multi-head latent attention with absorbed matrices).
 
+use rillm_cpu_kernels::Added;
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::attention::{attention, causal};
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::{expect, fits_u32, on_cpu};
 use crate::tensor::ops::Attention;
 use crate::tensor::ops::cache::cache_dtype::{
     cache_columns, cache_defines, cache_dtype, cached, case_dtype, random_cache,
 };
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: q [tokens, heads · (turned + rank)], the cache [capacity, `cache_columns` of a head of turned + rank], state [4] u32 (state[0] is the
 /// position of the first token). The new tokens' rows are in the cache already. Output: [tokens, heads · rank], sums of latents.
@@ -98,6 +101,22 @@ impl Reference for LatentAttention {
             }
         }
         Ok(vec![HostTensor::f32(&[tokens, self.heads * self.rank], &sums)])
+    }
+
+    /// Reads the rows that tokens see and no others. Rows are their own values; of the sums the turned part is dropped.
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let Self { heads, scale, window, turned, rank } = *self;
+        let head_dim = turned + rank;
+        let [q, cache, state] = &tensors.inputs[..] else { bail!(Internal, "latent_attention without three inputs") };
+        let (tokens, _) = q.desc.shape.matrix()?;
+        let first = state.u32s()?.first().copied().unwrap_or(0) as usize;
+        let all = Attention { heads, kv_heads: 1, head_dim, scale, window, softcap: None }.on_cpu(Added::Nothing);
+        let sums = attention(&all, None, q.f32s()?, [cache, cache], &causal(window, first, tokens))?;
+        let out = tensors.output(0)?.f32s_mut()?;
+        for (out, sums) in out.chunks_exact_mut(rank).zip(sums.chunks_exact(head_dim)) {
+            out.copy_from_slice(&sums[turned..]);
+        }
+        Ok(())
     }
 }
 

@@ -6,14 +6,17 @@
 //! products, which pays where the units for matrices do them; WGSL has none. Here the rows of S are independent of each other, so that
 //! a head goes to several workgroups, and its row to several lanes.
 
+use rillm_cpu_kernels::delta_step;
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::fits;
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::cache::placement::Placement;
 use crate::tensor::quant::BLOCK;
 use crate::tensor::soa::to_soa;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensor, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: qkv [tokens, 2 · key_heads · key_dim + heads · value_dim] of `short_convolution`; the gate, β and α of each head, of which each
 /// is some columns of a matrix [tokens, columns] (α and β: before softplus and sigmoid); vectors [2 · heads + value_dim] (for each head a
@@ -177,9 +180,12 @@ impl Reference for GatedDelta {
         let len = placement.state_len("gated_delta", inputs[6].desc())?;
         let (qkv, vectors, position) = (inputs[0].to_f32()?, inputs[4].to_f32()?, inputs[5].to_u32()?);
         let mut states = inputs[6].to_f32()?;
-        let part = |input: usize, row: usize, length: usize| {
-            let (_, all) = inputs[input].shape.matrix()?;
-            Ok::<_, crate::Error>(inputs[input].to_f32()?[row * all + self.first[input - 1]..][..length].to_vec())
+        // Read once: tokens are many.
+        let matrix = |input: usize| Ok::<_, crate::Error>((inputs[input].to_f32()?, inputs[input].shape.matrix()?.1));
+        let matrices = [matrix(1)?, matrix(2)?, matrix(3)?];
+        let part = |number: usize, row: usize, length: usize| {
+            let (numbers, all) = &matrices[number];
+            &numbers[row * all + self.first[number]..][..length]
         };
         let (key_dim, value_dim) = (self.key_dim, self.value_dim);
         let values = self.heads * value_dim;
@@ -191,7 +197,7 @@ impl Reference for GatedDelta {
             let at = |head: usize, i: usize, j: usize| ((head * key_dim / 4 + i / 4) * value_dim + j) * 4 + i % 4;
             let mut s: Vec<f64> = state.iter().map(|x| if is_fresh { 0.0 } else { f64::from(*x) }).collect();
             for row in run.clone() {
-                let (gate, beta, alpha) = (part(1, row, values)?, part(2, row, self.heads)?, part(3, row, self.heads)?);
+                let (gate, beta, alpha) = (part(0, row, values), part(1, row, self.heads), part(2, row, self.heads));
                 let of_token: Vec<f64> = qkv[row * columns..][..columns].iter().map(|x| f64::from(*x)).collect();
                 for head in 0..self.heads {
                     let key_head = self.key_head(head);
@@ -232,6 +238,69 @@ impl Reference for GatedDelta {
         }
         inputs[6].set_f32(&states);
         Ok(vec![HostTensor::f32(&[tokens, values], &out)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [qkv, gate, beta, alpha, vectors, position, states] = &mut tensors.inputs[..] else {
+            bail!(Internal, "gated_delta without seven inputs")
+        };
+        let (tokens, columns) = qkv.desc.shape.matrix()?;
+        let placement = Placement::of("gated_delta", position.desc, tokens)?;
+        let len = placement.state_len("gated_delta", states.desc)?;
+        let (values, used) = (self.heads * self.value_dim, self.heads * self.key_dim * self.value_dim);
+        let (qkv, vectors, position) = (qkv.f32s()?, vectors.f32s()?, position.u32s()?);
+        let part = |input: &CpuTensor<'_>, number: usize| {
+            Ok::<_, crate::Error>((input.desc.shape.matrix()?.1, self.first[number]))
+        };
+        let (of_gate, of_beta, of_alpha) = (part(gate, 0)?, part(beta, 1)?, part(alpha, 2)?);
+        let (gate, beta, alpha) = (gate.f32s()?, beta.f32s()?, alpha.f32s()?);
+        let states = states.f32s_mut()?;
+        let out =
+            tensors.outputs.first_mut().ok_or_else(|| err!(Internal, "gated_delta without an output"))?.f32s_mut()?;
+        for run in placement.runs(tokens) {
+            let state = &mut states[placement.first_row(position, run.start, len)..][..used];
+            // A sequence that has stopped keeps its state.
+            let mut kept = Vec::new();
+            if placement.has_stopped(position, run.start) {
+                kept.extend_from_slice(state);
+            }
+            if placement.position(position, run.start) == 0 {
+                state.fill(0.0);
+            }
+            for row in run {
+                let of_row = |numbers: &[f32], (all, first): (usize, usize), at: usize| numbers[row * all + first + at];
+                let of_token = &qkv[row * columns..][..columns];
+                for head in 0..self.heads {
+                    let (key_head, key_dim, value_dim) = (self.key_head(head), self.key_dim, self.value_dim);
+                    let q = &of_token[key_head * key_dim..][..key_dim];
+                    let k = &of_token[(self.key_heads + key_head) * key_dim..][..key_dim];
+                    let v = &of_token[2 * self.key_heads * key_dim + head * value_dim..][..value_dim];
+                    let raw = f64::from(of_row(alpha, of_alpha, head)) + f64::from(vectors[self.heads + head]);
+                    let decay = (f64::from(vectors[head]) * raw.exp().ln_1p()).exp() as f32;
+                    let rate = (1.0 / (1.0 + (-f64::from(of_row(beta, of_beta, head))).exp())) as f32;
+                    let state = &mut state[head * key_dim * value_dim..][..key_dim * value_dim];
+                    let read = &mut out[row * values + head * value_dim..][..value_dim];
+                    fits(delta_step(state, [q, k, v], [decay, rate], read))?;
+                    if self.normed {
+                        let mean = read.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / value_dim as f64;
+                        let scale = (1.0 / (mean + f64::from(self.epsilon)).sqrt()) as f32;
+                        for (j, read) in read.iter_mut().enumerate() {
+                            let gate = of_row(gate, of_gate, head * value_dim + j);
+                            *read *= scale * vectors[2 * self.heads + j] * gate / (1.0 + (-gate).exp());
+                        }
+                    }
+                }
+                if self.soa {
+                    let row = &mut out[row * values..][..values];
+                    let soa = to_soa(row);
+                    row.copy_from_slice(&soa);
+                }
+            }
+            if !kept.is_empty() {
+                state.copy_from_slice(&kept);
+            }
+        }
+        Ok(())
     }
 }
 

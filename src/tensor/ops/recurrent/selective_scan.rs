@@ -5,14 +5,17 @@
 //! A prompt goes token after token too. Mamba-2's form of whole chunks needs about as many products, which pays where the units for matrices do
 //! them; WGSL has none. Here channels are independent of each other, and lanes share a channel's state.
 
+use rillm_cpu_kernels::scan_step;
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::fits;
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::cache::placement::Placement;
 use crate::tensor::quant::BLOCK;
-use crate::tensor::soa::rows_to_soa;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::soa::{rows_to_soa, to_soa};
+use crate::tensor::{Case, CpuTensor, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns], whose first columns are the channels, head by head; B and C, columns of a matrix [tokens, columns], each
 /// [groups · state]; the steps before bias and softplus, [heads] columns of a matrix; vectors (A, negative, for each head, or with `matrix`
@@ -249,6 +252,83 @@ impl Reference for SelectiveScan {
         inputs[5].set_f32(&states);
         let out = HostTensor::f32(&[tokens, channels], &out);
         Ok(vec![if self.soa { rows_to_soa(&out)? } else { out }])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let columns = |input: usize| Ok::<_, crate::Error>(tensors.input(input)?.desc.shape.matrix()?.1);
+        let (x_columns, bc_columns, dt_columns) = (columns(0)?, columns(1)?, columns(2)?);
+        let gate_columns = if self.gate.is_some() { columns(6)? } else { 0 };
+        let [x, bc, dt, vectors, position, states, gate @ ..] = &mut tensors.inputs[..] else {
+            bail!(Internal, "selective_scan without six inputs")
+        };
+        let (tokens, _) = x.desc.shape.matrix()?;
+        let placement = Placement::of("selective_scan", position.desc, tokens)?;
+        let len = placement.state_len("selective_scan", states.desc)?;
+        let (channels, factors) = (self.channels(), self.factors());
+        let (x, bc, dt, vectors, position) = (x.f32s()?, bc.f32s()?, dt.f32s()?, vectors.f32s()?, position.u32s()?);
+        let gate: &[f32] = gate.first().map_or(Ok(&[][..]), CpuTensor::f32s)?;
+        let states = states.f32s_mut()?;
+        let out = tensors
+            .outputs
+            .first_mut()
+            .ok_or_else(|| err!(Internal, "selective_scan without an output"))?
+            .f32s_mut()?;
+        // Of each channel what a token adds, and four sums.
+        let (mut added, mut sums) = (vec![0f32; self.head_dim], vec![[0f32; 4]; self.head_dim]);
+        for run in placement.runs(tokens) {
+            let state = &mut states[placement.first_row(position, run.start, len)..][..channels * self.state];
+            // A sequence that has stopped keeps its state.
+            let mut kept = Vec::new();
+            if placement.has_stopped(position, run.start) {
+                kept.extend_from_slice(state);
+            }
+            if placement.position(position, run.start) == 0 {
+                state.fill(0.0);
+            }
+            for row in run {
+                let of_row = &mut out[row * channels..][..channels];
+                for head in 0..self.heads {
+                    let first = head * self.head_dim;
+                    let raw = dt[row * dt_columns + self.first[2] + head] * self.dt_scale + vectors[factors + head];
+                    let step = f64::from(raw).exp().ln_1p();
+                    let decay = |i: usize| {
+                        let factor = vectors[if self.matrix { head * self.state + i } else { head }];
+                        (f64::from(factor) * step).exp() as f32
+                    };
+                    let of_head = if self.matrix { 0.0 } else { decay(0) };
+                    let x = &x[row * x_columns + first..][..self.head_dim];
+                    added.iter_mut().zip(x).for_each(|(added, x)| *added = step as f32 * x);
+                    sums.fill([0.0; 4]);
+                    let group = head / (self.heads / self.groups) * self.state;
+                    for word in 0..self.state / 4 {
+                        let four = |first: usize| {
+                            std::array::from_fn(|lane| bc[row * bc_columns + first + group + 4 * word + lane])
+                        };
+                        let (b, c) = (four(self.first[0]), four(self.first[1]));
+                        let decays: [f32; 4] =
+                            std::array::from_fn(|lane| if self.matrix { decay(4 * word + lane) } else { of_head });
+                        let state = &mut state[(word * channels + first) * 4..][..4 * self.head_dim];
+                        fits(scan_step(state, [decays, b, c], &added, &mut sums))?;
+                    }
+                    let skip = vectors[factors + self.heads + head];
+                    for (channel, ((out, sum), x)) in of_row[first..].iter_mut().zip(&sums).zip(x).enumerate() {
+                        *out = skip * x + sum.iter().sum::<f32>();
+                        if let Some((first_gate, scale)) = self.gate {
+                            let gate = gate[row * gate_columns + first_gate + first + channel] * scale;
+                            *out *= gate / (1.0 + (-gate).exp());
+                        }
+                    }
+                }
+                if self.soa {
+                    let soa = to_soa(of_row);
+                    of_row.copy_from_slice(&soa);
+                }
+            }
+            if !kept.is_empty() {
+                state.copy_from_slice(&kept);
+            }
+        }
+        Ok(())
     }
 }
 
