@@ -63,7 +63,7 @@ impl Decoder {
         prompt_cache_bytes: u64,
         pressure: PressureListener,
     ) -> Result<Rc<Self>> {
-        let is_slow = context.device().capabilities().software;
+        let (is_slow, is_at_once) = (context.device().capabilities().software, context.device().runs_at_once());
         let pace = if is_slow { PrefillPace::slow() } else { PrefillPace::default() };
         let transformer = Rc::new(transformer);
         let slots = Slots::new(transformer.clone(), &states, capacity, max_sequences).await?;
@@ -79,7 +79,7 @@ impl Decoder {
             slots: Rc::new(slots),
             prompt_cache: RefCell::new(PromptCache::new(prompt_cache_bytes)),
             recurrent,
-            scheduler: RefCell::new(Scheduler::new(batch)),
+            scheduler: RefCell::new(Scheduler::new(batch, is_at_once)),
             pace: RefCell::new(pace),
             draft_model: Rc::default(),
             pay: Rc::default(),

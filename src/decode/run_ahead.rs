@@ -2,11 +2,14 @@
 //!
 //! Waiting for the GPU costs a page 1 to 3 ms, which is longer than a step on a fast GPU. So several steps are submitted at once and read
 //! by one map. While the page waits for these, as many more run. The time of a step decides how many.
+//!
+//! Where steps are computed in the call that submits them (`Device::runs_at_once`), nothing would run meanwhile: a step ahead only keeps the page
+//! from the last one's token, and past the end it is wasted. There it is one step at a time.
 
 use web_time::{Duration, Instant};
 
 /// Submits in flight at once: while the result of one is on its way to the page, the GPU works on the other.
-pub const SUBMITS_IN_FLIGHT: usize = 2;
+const SUBMITS_IN_FLIGHT: usize = 2;
 
 /// The most steps of a submit. Steps past the end of the text are wasted, so there is a limit.
 pub const MAX_STEPS: usize = 32;
@@ -20,15 +23,22 @@ const SLOW_STEP: Duration = Duration::from_millis(100);
 /// Measures steps and says how many to submit at once.
 #[derive(Clone, Debug, Default)]
 pub struct RunAhead {
+    /// Steps are computed in the call that submits them.
+    is_at_once: bool,
     last_arrival: Option<Instant>,
     /// The recent time of a step, smoothed.
     step: Option<Duration>,
 }
 
 impl RunAhead {
-    /// Expects a step to take as long as an earlier one, if that is known.
-    pub fn expecting(step: Option<Duration>) -> Self {
-        Self { last_arrival: None, step }
+    /// Expects a step to take as long as an earlier one, if that is known. `is_at_once`: steps are computed in the call that submits them.
+    pub fn new(is_at_once: bool, step: Option<Duration>) -> Self {
+        Self { is_at_once, last_arrival: None, step }
+    }
+
+    /// The most submits in flight at once.
+    pub fn submits_in_flight(&self) -> usize {
+        if self.is_at_once { 1 } else { SUBMITS_IN_FLIGHT }
     }
 
     /// How long a step takes, if that is known.
@@ -64,6 +74,7 @@ impl RunAhead {
     /// How many steps make this much work: at least two, unless steps are slow.
     pub fn steps_of(&self, work: Duration) -> usize {
         match self.step {
+            _ if self.is_at_once => 1,
             None => 2,
             Some(step) if step > SLOW_STEP => 1,
             Some(step) => {
@@ -97,6 +108,16 @@ mod tests {
         assert_eq!(after(&[(1, 0), (2, 0)]), MAX_STEPS);
         assert_eq!(after(&[(1, 0), (1, 20_000)]), 2);
         assert_eq!(after(&[(1, 0), (1, 150_000)]), 1);
+    }
+
+    #[test]
+    fn nothing_runs_ahead_of_the_caller() {
+        for step in [None, Some(1), Some(1_000_000)] {
+            let run_ahead = RunAhead::new(true, step.map(Duration::from_micros));
+            assert_eq!((run_ahead.steps_per_submit(), run_ahead.submits_in_flight()), (1, 1));
+            let beside = RunAhead::new(false, step.map(Duration::from_micros));
+            assert_eq!(beside.submits_in_flight(), 2);
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::accept::{Acceptor, Outcome};
 use super::batch::Batch;
 use super::flight::{Flight, Part};
 use super::proposal::{Pace, Proposal, Proposer};
-use super::run_ahead::{RunAhead, SUBMITS_IN_FLIGHT};
+use super::run_ahead::RunAhead;
 use super::sequence::{Cursor, Sequence};
 use super::slot::Slot;
 use super::verification::Verification;
@@ -50,6 +50,7 @@ pub struct Scheduler {
     pub(super) members: Vec<Member>,
     /// Submits that have not been read yet, oldest first.
     pub(super) flights: VecDeque<Flight>,
+    is_at_once: bool,
     pub(super) run_ahead: RunAhead,
     /// How long a step took the last time that a sequence decoded.
     last_step: Option<Duration>,
@@ -102,11 +103,13 @@ impl Member {
 }
 
 impl Scheduler {
-    pub fn new(batch: Option<Batch>) -> Self {
+    /// `is_at_once`: steps are computed in the call that submits them.
+    pub fn new(batch: Option<Batch>, is_at_once: bool) -> Self {
         Self {
             members: Vec::new(),
             flights: VecDeque::new(),
-            run_ahead: RunAhead::default(),
+            is_at_once,
+            run_ahead: RunAhead::new(is_at_once, None),
             last_step: None,
             batch,
             preparing: None,
@@ -137,7 +140,7 @@ impl Scheduler {
         if self.members.is_empty() {
             self.flights.clear();
             self.last_step = self.step();
-            self.run_ahead = if expects_last_pace { RunAhead::expecting(self.last_step) } else { RunAhead::default() };
+            self.run_ahead = RunAhead::new(self.is_at_once, self.last_step.filter(|_| expects_last_pace));
         }
         self.members.push(Member {
             id,
@@ -181,10 +184,17 @@ impl Scheduler {
         self.batch.iter_mut().for_each(Batch::forget_unloaded);
     }
 
+    /// Lets steps run ahead, or one at a time, whatever the device does.
+    #[cfg(test)]
+    pub fn set_at_once(&mut self, is_at_once: bool) {
+        self.is_at_once = is_at_once;
+        self.forget_pace();
+    }
+
     /// Forgets how long steps take.
     #[cfg(test)]
     pub fn forget_pace(&mut self) {
-        (self.run_ahead, self.last_step) = (RunAhead::default(), None);
+        (self.run_ahead, self.last_step) = (RunAhead::new(self.is_at_once, None), None);
     }
 
     pub fn distrust(&mut self, id: u64) {
@@ -432,6 +442,6 @@ impl Scheduler {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.flights.iter().filter(|flight| !flight.verifies_draft()).count() < SUBMITS_IN_FLIGHT
+        self.flights.iter().filter(|flight| !flight.verifies_draft()).count() < self.run_ahead.submits_in_flight()
     }
 }

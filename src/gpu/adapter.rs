@@ -66,6 +66,9 @@ pub struct Capabilities {
     pub max_buffer_size: u64,
     /// The most bytes of one storage binding.
     pub max_storage_binding_size: u64,
+    /// The most bytes of all buffers, where that is known: on the CPU what can be addressed.
+    #[serde(skip)]
+    pub max_memory: Option<u64>,
     /// The most workgroups of a dispatch in x, in y and in z.
     pub max_workgroups_per_dimension: u32,
     /// The most invocations of one workgroup.
@@ -104,6 +107,7 @@ impl Adapter {
             subgroup_matrix: !self.info.subgroup_matrices.is_empty(),
             max_buffer_size: limits.max_buffer_size,
             max_storage_binding_size: limits.max_storage_buffer_binding_size,
+            max_memory: self.cpu.then_some(usize::MAX as u64),
             max_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
             // Functions of the CPU take as many as there are.
             max_storage_buffers: if self.cpu { u32::MAX } else { limits.max_storage_buffers_per_shader_stage },

@@ -12,6 +12,8 @@ use futures_util::future::LocalBoxFuture;
 use crate::error::{Code, Error, Result};
 
 pub(super) struct Faults {
+    /// Whose memory it is, for people.
+    place: &'static str,
     /// Shared with callbacks, which natively may run on another thread.
     reported: Arc<Mutex<Reported>>,
     /// Compilations and, in debug mode, submits whose outcome is not known yet.
@@ -34,6 +36,7 @@ pub(super) struct Scopes {
 pub(super) struct Outcome {
     /// An allocation was refused, which is known at once.
     pub is_refused: bool,
+    place: &'static str,
     memory: LocalBoxFuture<'static, Option<wgpu::Error>>,
     validation: LocalBoxFuture<'static, Option<wgpu::Error>>,
 }
@@ -44,10 +47,10 @@ impl Outcome {
         // Both are asked for, since nobody else hears of them.
         let (memory, validation) = (self.memory.await, self.validation.await);
         if self.is_refused || memory.is_some() {
-            return Some(no_room(what, needed));
+            return Some(no_room(self.place, what, needed));
         }
         let error = validation?;
-        Some(err!(GpuValidation, "the GPU refused {what}: {error}"))
+        Some(err!(GpuValidation, "{} refused {what}: {error}", self.place))
     }
 }
 
@@ -61,13 +64,14 @@ struct Reported {
 
 impl Faults {
     /// An application's own device keeps its handler of uncaptured errors; on it, submits are watched one by one.
-    pub fn watch(device: &wgpu::Device, is_foreign: bool) -> Self {
+    pub fn watch(device: &wgpu::Device, is_foreign: bool, is_cpu: bool) -> Self {
+        let place = if is_cpu { "the CPU" } else { "the GPU" };
         let reported = Arc::new(Mutex::new(Reported::default()));
         if !is_foreign {
             let sink = reported.clone();
             device.on_uncaptured_error(Arc::new(move |error| {
                 if let Ok(mut reported) = sink.lock() {
-                    reported.first.get_or_insert_with(|| typed(error));
+                    reported.first.get_or_insert_with(|| typed(place, error));
                 }
             }));
         }
@@ -82,6 +86,7 @@ impl Faults {
             }
         });
         Self {
+            place,
             reported,
             watched: RefCell::default(),
             scopes: RefCell::default(),
@@ -142,7 +147,13 @@ impl Faults {
 
     pub fn close_scopes(&self, Scopes { validation, memory }: Scopes) -> Outcome {
         let (memory, validation) = (Box::pin(memory.pop()), Box::pin(validation.pop()));
-        Outcome { is_refused: self.scopes.borrow_mut().pop().unwrap_or_default(), memory, validation }
+        let is_refused = self.scopes.borrow_mut().pop().unwrap_or_default();
+        Outcome { is_refused, place: self.place, memory, validation }
+    }
+
+    /// Whose memory it is, for people.
+    pub fn place(&self) -> &'static str {
+        self.place
     }
 
     pub fn has_open_scopes(&self) -> bool {
@@ -172,7 +183,9 @@ impl Faults {
             Some(is_refused) => *is_refused = true,
             None => {
                 if let Ok(mut reported) = self.reported.lock() {
-                    reported.first.get_or_insert_with(|| no_room(buffer.label.unwrap_or("a buffer"), buffer.size));
+                    reported
+                        .first
+                        .get_or_insert_with(|| no_room(self.place, buffer.label.unwrap_or("a buffer"), buffer.size));
                 }
             }
         }
@@ -195,10 +208,10 @@ impl Faults {
     /// Watches a submit, whose kernels were noted.
     pub fn watch_submit(&self, scope: wgpu::ErrorScopeGuard) {
         let outcome = scope.pop();
-        let kernels = self.last_kernel_names();
+        let (place, kernels) = (self.place, self.last_kernel_names());
         self.watched.borrow_mut().push(Box::pin(async move {
             let error = outcome.await?;
-            Some(err!(GpuValidation, "the GPU refused a submit ({kernels}): {error}"))
+            Some(err!(GpuValidation, "{place} refused a submit ({kernels}): {error}"))
         }));
     }
 
@@ -243,10 +256,10 @@ pub(super) fn compilation_failed(label: &str, message: &str) -> Error {
     err!(ShaderCompilation, "the kernel {label} did not compile: {message}")
 }
 
-fn no_room(what: &str, needed: u64) -> Error {
+fn no_room(place: &str, what: &str, needed: u64) -> Error {
     let megabytes = needed as f64 / 1e6;
     let needed = if needed == 0 { String::new() } else { format!(", which needs {megabytes:.1} MB") };
-    err!(OutOfMemory, "the GPU has no room for {what}{needed}")
+    err!(OutOfMemory, "{place} has no room for {what}{needed}")
 }
 
 fn lost(reason: &str) -> Error {
@@ -254,11 +267,11 @@ fn lost(reason: &str) -> Error {
     err!(DeviceLost, "the GPU device was lost ({reason}); request a new one, or load the model again")
 }
 
-fn typed(error: wgpu::Error) -> Error {
+fn typed(place: &str, error: wgpu::Error) -> Error {
     let code = match &error {
         wgpu::Error::OutOfMemory { .. } => Code::OutOfMemory,
         wgpu::Error::Validation { .. } => Code::GpuValidation,
         wgpu::Error::Internal { .. } => Code::Internal,
     };
-    Error::new(code, format!("the GPU reported: {error}"))
+    Error::new(code, format!("{place} reported: {error}"))
 }

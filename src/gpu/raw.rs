@@ -54,6 +54,7 @@ impl RawDevice {
             capabilities.subgroups = None;
         }
         capabilities.packs_weights = capabilities.cpu && options.packs_weights;
+        capabilities.max_memory = capabilities.max_memory.map(|most| options.memory_limit.unwrap_or(most).min(most));
         capabilities.software = options.software_kernels.unwrap_or(capabilities.software);
         capabilities.packed_dot &= !options.without_packed_dot;
         let storage = capabilities.max_workgroup_storage_size;
@@ -71,7 +72,7 @@ impl RawDevice {
             }
         }
         Ok(Self {
-            faults: Faults::watch(&device, is_foreign),
+            faults: Faults::watch(&device, is_foreign, adapter.cpu),
             wgpu: device,
             queue,
             adapter: Adapter { info: AdapterInfo { features, ..adapter.info }, ..adapter },

@@ -78,7 +78,7 @@ mod tests {
         let check = |rank: u64, has_checkpoints| HeapNeeds::new(112, 704_512 * rank, has_checkpoints).check(wasm);
         for (rank, has_checkpoints, words) in [
             (256, true, &["a checkpoint", "2164383744 bytes", "2147483647"][..]),
-            (192, true, &["checkpoints and files", "3246564864 bytes", "3221225472"]),
+            (192, true, &["checkpoints and files", "3246514176 bytes", "3221225472"]),
             (800, false, &["the file of the adapter", "2147483647"]),
             (600, false, &["checkpoints and files", "3221225472"]),
         ] {

@@ -66,12 +66,17 @@ impl WasmEngine {
         accepted(start(), logits_processor, replay).await.map_err(js_error)
     }
 
-    /// Embeddings of texts: `{values, dimensions, usage}`, with the vectors of all inputs in order.
-    pub async fn embed(&self, request: JsValue) -> Result<JsValue, JsValue> {
+    /// Embeddings of texts: `{values, dimensions, usage}`, with the vectors of all inputs in order. When `stopped` resolves, it ends with `aborted`.
+    pub async fn embed(&self, request: JsValue, stopped: Option<Promise>) -> Result<JsValue, JsValue> {
         let parse = || EmbeddingRequest::parse(json_from_js("the embedding request", &request)?);
         let request = parse().map_err(js_error)?;
         let engine = self.engine()?;
-        let embeddings = engine.embed(request).await.map_err(js_error)?;
+        let embedding = engine.embed(request);
+        let embeddings = match stopped {
+            Some(stopped) => unless(stopped, "the embedding", embedding).await,
+            None => embedding.await,
+        };
+        let embeddings = embeddings.map_err(js_error)?;
         let result = js_sys::Object::new();
         let set = |key: &str, value: &JsValue| js_sys::Reflect::set(&result, &key.into(), value);
         set("values", &Float32Array::from(&embeddings.values[..]))?;

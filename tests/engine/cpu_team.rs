@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use pollster::block_on;
 use rillm::Code;
 use rillm::engine::source::FileSource;
-use rillm::engine::{EmbeddingRequest, Engine, EngineTensor, Input, LoadOptions, Precision};
+use rillm::engine::{EmbeddingRequest, Engine, EngineTensor, Input, LoadOptions, Phase, Precision, Progress};
 use rillm::gpu::Team;
 use rillm::tensor::{DeviceKind, DeviceOptions};
 
@@ -115,4 +115,33 @@ fn a_thread_that_breaks_is_an_error_of_the_step() {
         last = block_on(async { engine.forward(&[1, 2]).await?.readback().await }).map(drop);
     }
     check_error(&last.unwrap_err(), Code::GpuValidation, &["the threads of the CPU", "a thread broke"]);
+}
+
+/// Memory that runs out while something is computed is told as that, and the engine goes on when there is some again.
+#[test]
+fn activations_that_find_no_room_are_out_of_memory() {
+    let team = Arc::new(LocalTeam::default());
+    let engine = load(MODELS[1].0, &options(Some(&team), Precision::Exact));
+    let before = logits(&engine);
+    team.has_no_room.store(true, Ordering::Relaxed);
+    let failed = block_on(async { engine.forward(&[1, 2]).await?.readback().await }).map(drop);
+    check_error(&failed.unwrap_err(), Code::OutOfMemory, &["no room"]);
+    team.has_no_room.store(false, Ordering::Relaxed);
+    assert_eq!(logits(&engine), before);
+}
+
+/// Memory that is taken is not given back by WebAssembly, so none is taken for what can't fit.
+#[test]
+fn weights_above_all_memory_are_refused_before_any_is_read() {
+    let device = DeviceOptions { kind: DeviceKind::Cpu, memory_limit: Some(20_000), ..Default::default() };
+    let options = LoadOptions { device_kind: DeviceKind::Cpu, device, ..Default::default() };
+    let source = FileSource::open(golden(MODELS[1].0)).unwrap();
+    let mut phases = Vec::new();
+    let mut tell = |progress: Progress| {
+        phases.push(progress.phase);
+        Ok(())
+    };
+    let load = block_on(Engine::load(&source, &options, &mut tell));
+    check_error(&load.err().unwrap(), Code::OutOfMemory, &["the weights take", "20000 at most"]);
+    assert_eq!(phases, [Phase::Header]);
 }

@@ -4,6 +4,8 @@
 //! The golden files and how they were made: tests/golden/README.md.
 
 use std::path::{Path, PathBuf};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use crate::support::engines::exact_on_cpu;
 use crate::support::real_models;
@@ -12,6 +14,7 @@ use rillm::engine::request::{ChatRequest, CompletionRequest};
 use rillm::engine::source::FileSource;
 use rillm::engine::{DeviceOptions, EmbeddingRequest, Embeddings, Engine, LoadOptions, Precision};
 use rillm::error::{Code, Error};
+use rillm::gpu::SimulatedGpu;
 use rillm::model::arch::ARCHS;
 use serde_json::{Value, json};
 
@@ -129,6 +132,40 @@ fn tiny_encoders_give_the_vectors_of_transformers_from_both_formats() {
 fn check(what: &str, got: &[f32], wanted: &[f32]) {
     let difference: f64 = got.iter().zip(wanted).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt();
     assert!(difference < 1e-5, "{what}: {difference:e} off");
+}
+
+/// Whoever stops a request drops it: the passes that are left never run, and the next request gives what it gave before.
+#[test]
+fn a_request_that_is_dropped_runs_no_further() {
+    let simulated = SimulatedGpu::new(|_| Duration::ZERO);
+    let device = DeviceOptions { simulated_gpu: Some(simulated.clone()), ..DeviceOptions::default() };
+    let options = LoadOptions { device, ..LoadOptions::default() };
+    let path = golden().join("encoders/bert");
+    let engine = pollster::block_on(Engine::load_from(&DirectoryFolder::new(&path), None, &options, &mut |_| Ok(())));
+    let engine = engine.unwrap();
+    // Five passes, each of as many texts as fit.
+    let ids: Vec<u32> = (0..60).map(|place| 5 + place % 40).collect();
+    let request = || EmbeddingRequest::parse(json!({"input": vec![ids.clone(); 40]})).unwrap();
+    let device = engine.context().device();
+    let dispatches = || simulated.take_submits().iter().map(|submit| submit.dispatches).sum::<usize>();
+    dispatches();
+    let wanted = pollster::block_on(engine.embed(request())).unwrap();
+    let all = dispatches();
+    for turns in [1, 2, 5] {
+        // Whoever makes buffers waits for them.
+        pollster::block_on(device.free_unused()).unwrap();
+        dispatches();
+        let mut embedding = Box::pin(engine.embed(request()));
+        let mut turn = |task: &mut Context<'_>| Poll::Ready(embedding.as_mut().poll(task).is_pending());
+        for _ in 0..turns {
+            assert!(pollster::block_on(std::future::poll_fn(&mut turn)), "{turns} turns");
+        }
+        drop(embedding);
+        pollster::block_on(device.sync()).unwrap();
+        let ran = dispatches();
+        assert!(ran < all / 2, "{ran} dispatches of {all} after {turns} turns");
+        assert_eq!(pollster::block_on(engine.embed(request())).unwrap(), wanted);
+    }
 }
 
 /// The keys that Nomic's own code writes, as the hub's files have them.

@@ -7,7 +7,6 @@ use web_time::Duration;
 
 use super::{Masks, Pace, Proposal, Proposer, forced};
 use crate::decode::grammar::{GrammarState, Mode, SLOW_STEP};
-use crate::decode::run_ahead::SUBMITS_IN_FLIGHT;
 use crate::decode::sequence::Sequence;
 use crate::error::Result;
 
@@ -64,9 +63,10 @@ fn ahead(
 ) -> Result<Proposal> {
     let state = grammar.state(sequence)?;
     grammar.explore(state, FOLLOWED_BEFORE)?;
-    let least = SUBMITS_IN_FLIGHT.max(pace.run_ahead.steps_of(LEAST_WORK).min(MOST_LEAST));
+    let in_flight = pace.run_ahead.submits_in_flight();
+    let least = in_flight.max(pace.run_ahead.steps_of(LEAST_WORK).min(MOST_LEAST));
     let reach = least.max(grammar.run.max(grammar.automaton.borrow().usual_run()) / 2);
-    let part = pace.run_ahead.steps_per_submit().min(reach.div_ceil(SUBMITS_IN_FLIGHT));
+    let part = pace.run_ahead.steps_per_submit().min(reach.div_ceil(in_flight));
     let most = part.min(reach.saturating_sub(sequence.in_flight)).min(sequence.steps_left());
     // If the others' steps run anyway, it takes part in them.
     if most == 0 && !pace.is_shared {

@@ -233,6 +233,20 @@ fn a_repeated_answer_misses_no_mask() {
     }
 }
 
+/// Where steps are computed in the call that submits them, each is submitted when the last one's token is known.
+#[test]
+fn where_nothing_runs_ahead_no_mask_is_guessed_and_no_step_dropped() {
+    let decoder = tiny(1);
+    for settings in samplers() {
+        let ahead = run(&decoder, &fickle(0), &settings, Some(Mode::Ahead), &KnownMasks::default(), 100);
+        decoder.scheduler.borrow_mut().set_at_once(true);
+        let at_once = run(&decoder, &fickle(0), &settings, Some(Mode::Ahead), &KnownMasks::default(), 100);
+        decoder.scheduler.borrow_mut().set_at_once(false);
+        assert_eq!(at_once.tokens, ahead.tokens, "{settings:?}");
+        assert_eq!((at_once.counts.missed_masks, at_once.counts.dropped_steps), (0, 0), "{settings:?}");
+    }
+}
+
 /// Texts whose masks are all different.
 fn fickle(salt: u32) -> Texts {
     Texts { longest: 90, shortest: 90, place: Place::Text(0), fickle: Some(salt), texts: 2, can_fork: true }

@@ -54,7 +54,11 @@ fn tiny_that_tells(
         let transformer = Transformer::new(&context, config, &weights, CAPACITY, Precision::Exact).unwrap();
         let transformer = change(transformer);
         let cache = transformer.layer_states(CAPACITY, max_sequences, format).unwrap();
-        Decoder::new(&context, transformer, cache, CAPACITY, max_sequences, PROMPT_CACHE, listener).await.unwrap()
+        let decoder =
+            Decoder::new(&context, transformer, cache, CAPACITY, max_sequences, PROMPT_CACHE, listener).await.unwrap();
+        // Also where these tests have the CPU, which does not by itself.
+        decoder.scheduler.borrow_mut().set_at_once(false);
+        decoder
     })
 }
 

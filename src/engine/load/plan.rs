@@ -77,6 +77,14 @@ impl Plan {
         let layout = layout(options)?;
         let weights = layout.needs(checkpoint, &config, adapter)?;
         known.weight_bytes = Some(weights.bytes);
+        // Otherwise as much of it as goes is taken, and stays taken.
+        if let Some(most) = adapter.and_then(|adapter| adapter.max_memory).filter(|most| weights.bytes > *most) {
+            bail!(
+                OutOfMemory,
+                "the weights take {} bytes, and here the CPU has {most} at most; use a smaller model, or one in fewer bits",
+                weights.bytes
+            );
+        }
         let capacity = capacity(options.context_length, &config)?;
         known.capacity = Some(capacity);
         if !(1..=MAX_SEQUENCES).contains(&max_sequences) {

@@ -23,8 +23,9 @@ pub(super) fn tell(
     options: &LoadOptions,
 ) -> Warning {
     let message = format!(
-        "the GPU has no room for a context of {wanted} tokens beside the weights, so it is {taken} tokens long; name a contextLength, store \
-         the KV cache in fewer bytes (kvCache: \"q8_0\"), load with fewer maxSequences, or use a smaller model"
+        "{} has no room for a context of {wanted} tokens beside the weights, so it is {taken} tokens long; name a contextLength, store the \
+         KV cache in fewer bytes (kvCache: \"q8_0\"), load with fewer maxSequences, or use a smaller model",
+        device.place()
     );
     options.on_memory_pressure.tell(&MemoryPressure {
         action: PressureAction::ShorterContext,

@@ -239,6 +239,16 @@ impl Device {
         self.capabilities().cpu
     }
 
+    /// Whose memory buffers are in, for people: the GPU's or the CPU's.
+    pub fn place(&self) -> &'static str {
+        self.0.raw.faults.place()
+    }
+
+    /// Whether what is submitted has been computed when the call returns, so that nothing runs beside the caller.
+    pub fn runs_at_once(&self) -> bool {
+        self.is_cpu()
+    }
+
     /// How many threads multiply. `None` if the device is no CPU.
     pub fn threads(&self) -> Option<usize> {
         let options = &self.parts().raw.options;
