@@ -7,8 +7,8 @@ export interface LoraTraining {
   /** What is learnt: texts, `{text}`, or chats `{messages, tools, chat_template_kwargs}`. Of chats the answers are learnt, of texts all. */
   data: TrainingExample[];
   /**
-   * What is not learnt, and tells how well the model does on what it has not seen: more data, or a share of `data` between 0 and 1, the last
-   * of it. Default: nothing.
+   * What is not learnt, and tells how well the model does on what it has not seen: more data, or a share of `data` between 0 and 1: so many
+   * of its texts and chats, rounded up, the last ones. Default: nothing.
    */
   heldOut?: number | TrainingExample[] | undefined;
   /** What requests call the adapter. Default: `trained`. */
@@ -70,6 +70,8 @@ export interface TrainingPlan {
   memory: TrainingMemory;
   /** All of them. */
   memoryBytes: number;
+  /** The most bytes that its checkpoints and files take in the engine's own memory, about. */
+  heapBytes: number;
 }
 
 /** Bytes on the GPU besides the model's own. */
