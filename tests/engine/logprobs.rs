@@ -137,8 +137,9 @@ fn they_cost_no_maps_and_no_writes() {
         engine.stats()
     };
     let with = count(json!({"logprobs": 20}), 120);
-    // How many steps share a submit follows from how long they take: two at least.
-    assert!(with.maps <= 62, "{} maps for 120 tokens", with.maps);
+    // How many steps share a submit follows from how long they take: two at least, and one where they run at once.
+    let most = if engine.context().device().runs_at_once() { 122 } else { 62 };
+    assert!(with.maps <= most, "{} maps for 120 tokens", with.maps);
     let few = count(json!({"logprobs": 20}), 20);
     assert_eq!(with.staged_writes, few.staged_writes, "writes belong to the prompt");
     let without = count(json!({}), 120);
