@@ -3,6 +3,7 @@
 import { BROKEN, type EngineError, errorData, toEngineError } from '../errors.js';
 import { newId } from '../openai.js';
 import type { FileEvent } from '../files/events.js';
+import { isLoss } from '../recovery/losses.js';
 import type { LoadedModel } from '../recovery/recovery.js';
 import type { RecoveryEvent } from '../recovery/events.js';
 import { RequestQueue } from '../queue.js';
@@ -82,9 +83,10 @@ export class Leader {
       const { host, info } = await load(report, this.#loading.signal);
       if (this.#isEnded) return await host.dispose().catch(() => {});
       const queue = new RequestQueue(info.max_sequences);
-      // A host that tells of its end may also refuse one request for what breaks others.
       const onError = (error: EngineError) => {
-        if (host.ended === undefined && BROKEN.includes(error.code)) this.#fail(error);
+        // A host that comes back from losses tells when it does not, and may end one request for them.
+        const isOfOne = host.ended !== undefined && isLoss(error);
+        if (BROKEN.includes(error.code) && !isOfOne) this.#fail(error);
       };
       const service = { host, info, queue, onError };
       this.#service = service;
