@@ -143,9 +143,11 @@ test("a service worker answers OpenAI's API for its origin, also after it was en
     [stage.origin, REQUEST],
   );
   assert.deepEqual([(await sent).status(), (await sent).fromServiceWorker()], [405, false]);
-  const opened = await form.goto(`${stage.origin}/v1/models`);
+  const address = await page.context().newPage();
+  const opened = await address.goto(`${stage.origin}/v1/models`);
   assert.deepEqual([opened.status(), opened.fromServiceWorker()], [404, false]);
   await form.close();
+  await address.close();
 
   // Another page of the origin, with a stream: one that is read to its end and one that is left.
   const second = await page.context().newPage();
