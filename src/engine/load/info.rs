@@ -110,9 +110,12 @@ pub struct Warning {
     /// questions), so what is made of it are embeddings that nobody trained. `ignored_parts`: of a model with several parts, such
     /// as one that sees images, the text model alone runs. `shorter_context`: the GPU has no room for the default context, so a shorter one was
     /// taken (`info.context_length`). `fewer_threads`: on the CPU fewer threads multiply than were asked for, or than there could be (`info.threads`).
+    /// `moved_to_cpu`: there is a GPU, and with the device `auto` the model runs on the CPU, since it is too large for the GPU's limits or the GPU was lost.
     #[cfg_attr(
         test,
-        ts(type = "'no_chat_template' | 'ignored_head' | 'ignored_parts' | 'shorter_context' | 'fewer_threads'")
+        ts(
+            type = "'no_chat_template' | 'ignored_head' | 'ignored_parts' | 'shorter_context' | 'fewer_threads' | 'moved_to_cpu'"
+        )
     )]
     pub code: &'static str,
     /// For people; it may change.
