@@ -155,7 +155,7 @@ test('a conversation fits a wide screen and a phone, light and dark, with its li
   await page.keyboard.press('Escape');
   await page.setViewportSize(WIDE);
   await checkLayout(page, 'with all panels, wide');
-  for (const id of ['system-panel', 'settings-panel', 'tools-panel', 'format-panel', 'export-panel'])
+  for (const id of ['system-panel', 'settings-panel', 'teach-panel', 'tools-panel', 'format-panel', 'export-panel'])
     await page.locator(`#${id}`).evaluate((element) => (element.open = false));
 });
 
@@ -468,8 +468,8 @@ test('reasoning is folded, and tools are called, with consent where they leave t
   });
   await plan(
     page,
-    { deltas: [{ reasoning_content: 'Let me compute.' }, call(0, 'calculator', { expression: '6*7' })], finish: 'tool_calls' },
-    { deltas: [call(0, 'fetch_address', { url: 'https://a.example/page' })], finish: 'tool_calls' },
+    { deltas: [{ reasoning_content: 'Let me compute.' }, call(0, 'calculator', { expression: '6*7' })], finish: 'tool_calls', pauseMs: 20 },
+    { deltas: [call(0, 'fetch_address', { url: 'https://a.example/page' })], finish: 'tool_calls', pauseMs: 20 },
     { deltas: [{ content: 'It is 42.' }] },
   );
   await page.locator('#prompt').fill('Compute');
