@@ -214,6 +214,7 @@ export class CpuTeam {
       return this.#break(`the thread of the engine broke: ${textOf(thrown)}`);
     }
     if (status === BROKE) return this.#break(NO_ANSWER);
+    if (status === HAD_NO_ROOM) return NO_ROOM;
     return status === 0 ? null : 'what was asked does not fit together';
   }
 
@@ -235,7 +236,8 @@ export class CpuTeam {
   }
 }
 
+/** `src/web/team.rs` knows it. */
 const NO_ROOM = 'there is no room for activations';
 const NO_ANSWER = 'a thread broke, or gave no answer for 15 seconds';
-/** What a call returns then (`status` of `cpu_team/src/wasm.rs`). */
-const BROKE = 2;
+/** What calls return then (`status` of `cpu_team/src/wasm.rs`). */
+const [BROKE, HAD_NO_ROOM] = [2, 3];
