@@ -49,7 +49,8 @@ export async function webTests() {
   // The test runner comes with wasm-bindgen, which the build of the package installs where that runs too.
   await setup();
   const told = [];
-  const code = await runLines('wasm-bindgen-test-runner', [await builtTests()], {
+  // What tests print, which is how they say what agreed.
+  const code = await runLines('wasm-bindgen-test-runner', [await builtTests(), '--nocapture'], {
     env: toolsEnv({ CHROMEDRIVER: chromedriverPath(), WASM_BINDGEN_TEST_TIMEOUT: '1200' }),
     onLine: (line) => {
       if (line.includes(AGREED)) told.push(line.slice(line.indexOf(AGREED) + AGREED.length));
