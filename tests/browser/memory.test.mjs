@@ -176,6 +176,8 @@ test('a recovery where there is less room takes a shorter context, and info and 
     const warned = [];
     let recovered = () => {};
     const options = {
+      // With `auto` the second loss would move it to the CPU.
+      device: 'gpu',
       worker: false,
       onWarning: ({ code }) => warned.push(code),
       onEvent: ({ type }) => type === 'recovered' && recovered(),
