@@ -181,7 +181,9 @@ fn fast_precision_on_the_cpu_keeps_the_demo_models_perplexity() {
             moved * 100.0,
         );
         assert!(moved != 0.0, "{format}: nothing was rounded");
-        assert!(moved.abs() < 0.01, "{format}: the perplexity moved by {:.3}%", moved * 100.0);
+        // One answer alone moves more than all of them.
+        let most = if is_soak() { 0.005 } else { 0.01 };
+        assert!(moved.abs() < most, "{format}: the perplexity moved by {:.3}%", moved * 100.0);
         assert!(
             same * 100 >= tokens * if is_soak() { 99 } else { 97 },
             "{format}: {same} of {tokens} greedy choices are equal"
