@@ -3,14 +3,17 @@
 /** A file for the CPU is started with this in its environment (`scripts/test/browser.mjs`). */
 export const isOnCpu = process.env.RILLM_DEVICE === 'cpu';
 
-/** Runs in a page before all else: to the function that chooses a device (`device_choice.ts`) the software adapter is a GPU. The engine itself sees what it is. */
+/**
+ * Runs in a page before all else: to the function that chooses a device (`device_choice.ts`) the software adapter is a GPU, unless the page sets `takesCpu`. The engine
+ * itself sees what it is.
+ */
 export function passForGpu() {
   const info = globalThis.GPUAdapter && Object.getOwnPropertyDescriptor(GPUAdapter.prototype, 'info');
   if (info === undefined) return;
   Object.defineProperty(GPUAdapter.prototype, 'info', {
     configurable: true,
     get() {
-      const chooses = new Error().stack.includes('isSoftware');
+      const chooses = !globalThis.takesCpu && new Error().stack.includes('isSoftware');
       return chooses ? { isFallbackAdapter: false, architecture: 'of the tests' } : info.get.call(this);
     },
   });

@@ -92,6 +92,8 @@ test('blocks of README and guide run', LIMIT, async (t) => {
   );
   for (const { page: name, line, code, extension, run } of blocks) {
     await t.test(`${name}:${line}`, async () => {
+      // Engines that load on the CPU compile no kernels.
+      await page.evaluate((takes) => (globalThis.takesCpu = takes), run !== 'embed-tensor');
       const script = (await transform(code, { loader: extension, format: 'esm' })).code;
       const { printed, error } = await page.evaluate(runBlock, script);
       if (run === 'disposes') await page.evaluate(async () => (globalThis.engine = await loadEngine()));

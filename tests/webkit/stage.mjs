@@ -27,12 +27,16 @@ export async function openWebkit() {
   const site = await openSite();
   writeFileSync(join(site.made, 'webkit.html'), PAGE);
   const webkit = await launchWebkit();
+  /** The driver has one at a time: one that a failed test left would make all others fail. */
+  let left;
   return {
     made: site.made,
     origin: site.origin,
     /** A page of a browser of its own with the package as globalThis.rillm, or what is at `url`. */
     async openPage({ features, url } = {}) {
+      await left?.close().catch(() => {});
       const session = await webkit.open(features);
+      left = session;
       const run = async (fn, argument) => {
         const { value, error } = await session.execute(call(fn), [JSON.stringify(argument ?? null)]);
         if (error !== undefined) throw new Error(`in the page: ${error}`);
@@ -54,6 +58,7 @@ export async function openWebkit() {
             await new Promise((resolve) => setTimeout(resolve, 50));
             assert.deepEqual(await run(() => globalThis.faults ?? []), [], 'the console of the page holds errors');
           } finally {
+            left = undefined;
             await session.close();
           }
         },
