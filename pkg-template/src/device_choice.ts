@@ -4,6 +4,7 @@ import { unlessAborted } from './abort.js';
 import { EngineError, type ErrorCode, noWebGpu } from './errors.js';
 import type { DeviceKind, DeviceReason, LoadOptions } from './generated/loading.js';
 import { isServer } from './node.js';
+import { withinTime } from './time_limit.js';
 
 /** What was chosen, and why. */
 export interface ChosenDevice {
@@ -48,14 +49,8 @@ const ADAPTER_MS = 10_000;
 
 /** An adapter; null if there is none, or the browser does not answer. Rejects when the signal is aborted. */
 export async function adapterOf(gpu: GPU, options: GPURequestAdapterOptions, signal: AbortSignal | undefined): Promise<GPUAdapter | null> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<null>((resolve) => (timer = setTimeout(() => resolve(null), ADAPTER_MS)));
   const asked = (async () => gpu.requestAdapter(options))().catch(() => null);
-  try {
-    return await unlessAborted(Promise.race([asked, late]), signal, 'asking for a GPU');
-  } finally {
-    clearTimeout(timer);
-  }
+  return (await unlessAborted(withinTime(asked, ADAPTER_MS), signal, 'asking for a GPU')) ?? null;
 }
 
 /** Refuses to train where that can't be. */

@@ -32,6 +32,7 @@ import { grammarLoader } from './grammar.js';
 import { watchVisibility } from './page_visibility.js';
 import type { HostSource } from './source.js';
 import type { TrainingPlan } from './generated/training.js';
+import { withinTime } from './time_limit.js';
 import { planOf, trainedBy, trainedData } from './train/host.js';
 import type { EngineStats, Inspection, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
 import { type StartedTeam, startTeam } from './team/cpu_team.js';
@@ -501,8 +502,7 @@ export class EngineHost implements Host {
       const error = toEngineError(thrown);
       if (this.#lost !== undefined && !wasm.isBroken()) throw this.#lost;
       if (this.#device === undefined || wasm.isBroken() || !SYMPTOMS.includes(error.code)) throw error;
-      const late = new Promise<undefined>((resolve) => setTimeout(() => resolve(undefined), LOSS_MS));
-      const lost = await Promise.race([this.#device.lost, late]);
+      const lost = await withinTime(this.#device.lost, LOSS_MS);
       throw lost === undefined ? error : deviceLost(lost);
     }
   }

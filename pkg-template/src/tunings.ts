@@ -2,6 +2,7 @@
 // no more: where the browser keeps nothing (private windows, a full disk, no permission), the next load finds it again.
 
 import { unlessAborted } from './abort.js';
+import { withinTime } from './time_limit.js';
 
 const CACHE = 'rillm-tunings';
 /** The cache is keyed by requests; nothing is ever asked of this address. */
@@ -17,14 +18,10 @@ export async function keptTunings(signal?: AbortSignal): Promise<string | undefi
 
 /** What work comes to; undefined if it fails, takes too long, or nobody waits for it any more. */
 async function within<T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T | undefined> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<undefined>((resolve) => (timer = setTimeout(() => resolve(undefined), LIMIT_MS)));
   try {
-    return await unlessAborted(Promise.race([work(), late]), signal, 'reading what was kept');
+    return await unlessAborted(withinTime(work(), LIMIT_MS), signal, 'reading what was kept');
   } catch {
     return undefined;
-  } finally {
-    clearTimeout(timer);
   }
 }
 

@@ -33,6 +33,7 @@ import type { HostSource } from './source.js';
 import { Digesters } from './start_digester.js';
 import { Helpers } from './team/start_helpers.js';
 import { startWorker } from './start_worker.js';
+import { withinTime } from './time_limit.js';
 import { WorkerStart } from './worker_fault.js';
 import { WorkerLife } from './worker_life.js';
 import type { ByteSource, EngineStats, Inspection, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
@@ -326,15 +327,12 @@ export class WorkerHost implements Host {
 
   async dispose(): Promise<void> {
     if (this.#gone !== undefined) return;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, DISPOSE_TIMEOUT_MS)));
     try {
-      await Promise.race([this.#call('dispose'), late]);
+      await withinTime(this.#call('dispose'), DISPOSE_TIMEOUT_MS);
     } catch (thrown) {
       // With the worker everything of the engine is gone.
       if (this.#gone === undefined) throw thrown;
     } finally {
-      clearTimeout(timer);
       this.#end(new EngineError('disposed', 'the engine was disposed of: load the model again with Engine.load()'));
     }
   }

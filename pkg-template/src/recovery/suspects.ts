@@ -9,7 +9,7 @@ export interface Suspect {
   lostWith(host: LoadedHost): number;
 }
 
-/** So many losses in a row could be chance. */
+/** Fewer losses in a row could be chance. */
 const LEAST = 2;
 
 export class Suspects {

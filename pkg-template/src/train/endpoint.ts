@@ -22,7 +22,8 @@ import type { NamedFiles } from '../files/named_files.js';
 import { dataOf } from '../json.js';
 import { reporter } from '../load_services.js';
 import type { LoadedHost, TrainedData, TrainingEventData } from '../protocol.js';
-import { CheckpointWriter, checkName, openCheckpoints, within, withName } from './files.js';
+import { withinTime } from '../time_limit.js';
+import { CheckpointWriter, checkName, openCheckpoints, withName } from './files.js';
 import { cannotTrain, ENABLING, TRAINED } from './host.js';
 import type { EnableOptions, LoraOptions, SavedCheckpoint, TrainedAdapter, TrainingEvent } from './types.js';
 
@@ -239,14 +240,22 @@ async function trained(
     data = await host.trainLora(training, checkpoint, onEvent, signal);
   } finally {
     // So that what was kept last is there when the caller hears of it. A disk that stands still must not hold the training.
-    if (writer !== undefined) await within(WRITE_MS, writer.ended());
+    if (writer !== undefined)
+      await withinTime(
+        writer.ended().catch(() => {}),
+        WRITE_MS,
+      );
   }
   if (signal?.aborted) {
     // It was loaded by the time the host heard of the signal.
     if ('name' in data.adapter) await host.unloadAdapter(name);
     throw abortError(signal, TRAINING);
   }
-  if (files !== undefined) await within(WRITE_MS, files.delete(name));
+  if (files !== undefined)
+    await withinTime(
+      files.delete(name).catch(() => {}),
+      WRITE_MS,
+    );
   return adapterOf(name, data);
 }
 

@@ -57,14 +57,6 @@ export async function withName<T>(name: string, signal: AbortSignal | undefined,
   }
 }
 
-/** Waits for work, at most so many milliseconds, whatever becomes of it. */
-export async function within(most: number, work: Promise<unknown>): Promise<void> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, most)));
-  await Promise.race([work.catch(() => {}), late]);
-  clearTimeout(timer);
-}
-
 /** Keeps the newest checkpoint of a training, which goes on meanwhile. One that comes while another is written waits, and takes the place of one that waits. */
 export class CheckpointWriter {
   #files: NamedFiles;
