@@ -144,7 +144,7 @@ pub struct Mismatch {
 const ROOM: &str = "bytes of memory";
 
 impl Mismatch {
-    /// There is no room for so many bytes.
+    /// There is no room for these bytes.
     pub fn no_room(bytes: usize) -> Self {
         Self { what: ROOM, expected: bytes, found: 0 }
     }

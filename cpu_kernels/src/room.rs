@@ -2,7 +2,7 @@
 
 use crate::format::Mismatch;
 
-/// Room for so many elements.
+/// Room for `count` elements.
 pub fn reserved<T>(count: usize) -> Result<Vec<T>, Mismatch> {
     let mut all = Vec::new();
     let bytes = count.saturating_mul(size_of::<T>());
@@ -10,7 +10,7 @@ pub fn reserved<T>(count: usize) -> Result<Vec<T>, Mismatch> {
     Ok(all)
 }
 
-/// So many elements, all the same.
+/// `count` elements, all the same.
 pub fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>, Mismatch> {
     let mut all = reserved(count)?;
     all.resize(count, value);

@@ -19,8 +19,8 @@ pub struct LoraTraining {
     /// What is learnt: texts, `{text}`, or chats `{messages, tools, chat_template_kwargs}`. Of chats the answers are learnt, of texts all.
     #[cfg_attr(test, ts(type = "Array<TrainingExample>"))]
     pub data: Vec<Value>,
-    /// What is not learnt, and tells how well the model does on what it has not seen: more data, or a share of `data` between 0 and 1: so many
-    /// of its texts and chats, rounded up, the last ones. Default: nothing.
+    /// What is not learnt. It tells how well the model does on what it has not seen. It is more data, or a share of `data` between 0 and 1, of which
+    /// the last texts and chats are held out, rounded up. Default: nothing.
     #[cfg_attr(test, ts(type = "number | Array<TrainingExample> | null"))]
     pub held_out: Option<HeldOut>,
     /// What requests call the adapter. Default: `trained`.

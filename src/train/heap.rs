@@ -30,7 +30,7 @@ pub(super) struct HeapNeeds {
 }
 
 impl HeapNeeds {
-    /// For so many numbers in A and B of so many tensors.
+    /// For tensors A and B with all of their parameters.
     pub fn new(tensors: usize, parameters: u64, has_checkpoints: bool) -> Self {
         let header = HEADER_BYTES + HEADER_BYTES_OF_PAIR * tensors as u64;
         let file = header + 4 * parameters;

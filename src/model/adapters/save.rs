@@ -128,7 +128,7 @@ pub fn gguf_file(config: &Config, adapter: &AdapterValues) -> Result<Vec<u8>> {
     Ok(file)
 }
 
-/// Makes room for so many bytes more and no others: a vector that grows by itself may take twice as many, and ends the program where there is none.
+/// Makes room for these bytes and no more. A vector that grows by itself may take twice as many, and ends the program where there is no room.
 pub fn reserve(file: &mut Vec<u8>, bytes: usize) -> Result<()> {
     file.try_reserve_exact(bytes).map_err(|_| err!(OutOfMemory, "there is no room for a file of {bytes} bytes"))
 }

@@ -20,7 +20,7 @@ pub(super) fn fits<T>(result: std::result::Result<T, Mismatch>) -> Result<T> {
     })
 }
 
-/// So many elements, all the same; an error if there is no room.
+/// `count` elements, all the same; an error if there is no room.
 pub(super) fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>> {
     fits(rillm_cpu_kernels::filled(value, count))
 }
