@@ -32,7 +32,9 @@ export async function buildTeam(into, step, say) {
     const work = async () => {
       const env = { ...process.env, ...(await cargoEnv(step)), RUSTC_WORKSPACE_WRAPPER: rustc };
       const linked = [...MEMORY, ...EXPORTED].flatMap((argument) => ['-C', `link-arg=${argument}`]);
-      const of = ['--release', '--target', TARGET, '--locked', '--package', CRATE, '--lib', '--crate-type', 'cdylib'];
+      // Loops and what calls them are of two crates, and optimised together.
+      const together = ['--config', 'profile.release.lto=true'];
+      const of = ['--release', ...together, '--target', TARGET, '--locked', '--package', CRATE, '--lib', '--crate-type', 'cdylib'];
       await step('cargo', ['rustc', ...of, '--', ...linked], { env });
       say(`wasm-opt ${name}`);
       const wasm = join(targetFolder(), `${TARGET}/release/rillm_cpu_team.wasm`);

@@ -41,7 +41,10 @@ const ENGINE_LAYERS = ['decode', 'engine', 'model', 'sampler', 'text', 'train'].
 /** What the feature `train` alone compiles. */
 const TRAINING = [join(root, 'src/train', '/'), join(root, 'src/web/training.rs')];
 
-const besides = (left) => files(join(root, 'src')).filter((file) => !left.some((part) => file.startsWith(part)));
+/** The macro that takes shaders into the program. */
+const MACROS = join(root, 'shader_text/src');
+
+const besides = (left) => [...files(join(root, 'src')), ...files(MACROS)].filter((file) => !left.some((part) => file.startsWith(part)));
 
 /**
  * Each wasm of the package: the crate that it is made of, its cargo features if they are not the default ones, its sources, whether its
@@ -72,7 +75,7 @@ export const WASM = {
     hasVectors: true,
     sources: () => [...besides(TRAINING), ...files(join(root, 'cpu_device/src')), ...files(join(root, 'cpu_kernels/src')), SIMD_RUSTC],
   },
-  train: { name: 'rillm_train', crate: 'rillm', features: ['engine', 'train'], sources: () => files(join(root, 'src')) },
+  train: { name: 'rillm_train', crate: 'rillm', features: ['engine', 'train'], sources: () => besides([]) },
   engine: { name: 'rillm', crate: 'rillm', features: ['engine'], sources: () => besides(TRAINING) },
 };
 const MANIFESTS = [
@@ -81,6 +84,7 @@ const MANIFESTS = [
   'cpu_kernels/Cargo.toml',
   'grammar/Cargo.toml',
   'grammar/build.rs',
+  'shader_text/Cargo.toml',
   'Cargo.lock',
   'rust-toolchain.toml',
 ];

@@ -10,7 +10,7 @@ import { captured, Problem, root, run, runLines } from '../command.mjs';
 import { setup, toolsEnv } from '../setup.mjs';
 import { NOTHING, rustCounts, stripColours } from './counts.mjs';
 
-/** Builds the tests; resolves to the file. Without the link-time optimisation of the profile, which takes four times as long as all the rest. */
+/** Builds the tests; resolves to the file. */
 async function builtTests() {
   const args = [
     'rustc',
@@ -25,7 +25,7 @@ async function builtTests() {
     'web',
   ];
   const format = '--message-format=json-render-diagnostics';
-  const { code, text } = await captured('cargo', [...args, format, '--', '-C', 'lto=off'], {
+  const { code, text } = await captured('cargo', [...args, format], {
     env: { ...process.env, ...(await cargoEnv(run)) },
   });
   if (code !== 0) throw new Problem('tests/web.rs does not compile');

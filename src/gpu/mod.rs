@@ -55,7 +55,7 @@ pub use pipeline::Pipeline;
 pub use profile::{KernelTime, KernelUse};
 pub use readback::{Readback, RecordedReadback};
 pub use recorder::plan::Recording;
-pub use shader_text::without_comments;
+pub use shader_text::shader_text;
 pub use simulated::{SimulatedGpu, SimulatedSubmit, SimulatedWork};
 pub use stats::{CacheStats, FlushReason, Flushes, Holdings, MemoryStats, PoolClassStats, PoolStats, Stats};
 pub use transcript::Transcript;

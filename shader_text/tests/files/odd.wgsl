@@ -1,0 +1,9 @@
+// A comment first.
+a / b // c
+// é
+
+  é("x") //
+	d; 
+  
+x  y //z // w
+/ 1 /
