@@ -178,7 +178,7 @@ async function runStep(name, file, lanes) {
     counts = sum(files);
   } catch (error) {
     console.error(error instanceof Problem ? error.message : error);
-    counts = { ...NOTHING, failed: 1 };
+    counts = { ...NOTHING, failed: 1, told: error instanceof Problem ? error.message : String(error.stack) };
   }
   return { step: { name, ...counts, seconds: (performance.now() - begin) / 1000 }, files };
 }

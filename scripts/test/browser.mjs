@@ -11,7 +11,7 @@ import { serveChromium } from '../chromium.mjs';
 import { Problem, root } from '../command.mjs';
 import { lavapipeOptions } from '../lavapipe.mjs';
 import { inBackground } from './background.mjs';
-import { nodeCounts, NOTHING, stripColours } from './counts.mjs';
+import { failuresIn, nodeCounts, NOTHING, stripColours } from './counts.mjs';
 import { longestFirst } from './times.mjs';
 import { runWorkers } from './workers.mjs';
 
@@ -133,5 +133,6 @@ async function runFile(name, env) {
   }
   // A file that fails without counting did not get as far as its tests, and one that counts none tests nothing.
   if (counts.failed === 0 && (failure !== undefined || counts.passed + counts.skipped === 0)) counts.failed = 1;
-  return { name, ...counts, seconds, hangs: seconds * 1000 >= LIMIT_MS };
+  const told = counts.failed > 0 ? failuresIn(tests.text()) : undefined;
+  return { name, ...counts, seconds, told, hangs: seconds * 1000 >= LIMIT_MS };
 }

@@ -7,7 +7,7 @@ import { basename } from 'node:path';
 
 import { likelyAdapter, swiftShaderDriver } from '../chromium.mjs';
 import { captured, output, Problem } from '../command.mjs';
-import { rustCounts, sum } from './counts.mjs';
+import { failuresIn, rustCounts, sum } from './counts.mjs';
 import { lintingEnv } from './lint.mjs';
 import { builtPrograms } from './programs.mjs';
 import { longestFirst } from './times.mjs';
@@ -123,7 +123,7 @@ function runFile({ name, executable, folder, tests }) {
       if (code !== 0 && counts.failed === 0) counts.failed = 1;
       // A filter that matches nothing would pass.
       if (code === 0 && tests.length > 0 && counts.passed + counts.skipped !== tests.length) counts.failed += 1;
-      resolve({ name, ...counts, seconds });
+      resolve({ name, ...counts, seconds, told: counts.failed > 0 ? failuresIn(text) : undefined });
     });
   });
 }
@@ -137,7 +137,8 @@ async function examples() {
   console.log(text.trim());
   const counts = countsOf(text);
   if (code !== 0 && counts.failed === 0) counts.failed = 1;
-  return { name: EXAMPLES, ...counts, seconds: (performance.now() - begin) / 1000 };
+  const told = counts.failed > 0 ? failuresIn(text) : undefined;
+  return { name: EXAMPLES, ...counts, seconds: (performance.now() - begin) / 1000, told };
 }
 
 /**

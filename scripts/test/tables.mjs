@@ -1,4 +1,4 @@
-// What `npm test` ends with: the seconds of steps and of files, and the line that sums up.
+// What `npm test` ends with: the seconds of steps and of files, what failed, and the line that sums up.
 
 import { sum } from './counts.mjs';
 
@@ -22,6 +22,8 @@ export function printTables(steps, files, seconds) {
   print('step', [...steps, { name: 'all', ...sum(steps), seconds }]);
   const repeated = files.filter(({ isRepeated }) => isRepeated).map(({ name }) => name);
   if (repeated.length > 0) console.log(`\nhung, and were run once more: ${repeated.join(', ')}`);
+  // Output of an hour ago is overlooked, and of a run elsewhere often the end is all that there is.
+  for (const { name, told } of [...steps, ...files]) if (told !== undefined) console.log(`\n── ${name} failed\n${told}`);
   const { passed, failed } = sum(steps);
   console.log(`\n${passed} passed, ${failed} failed`);
 }
