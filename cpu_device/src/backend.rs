@@ -316,7 +316,7 @@ impl DeviceInterface for CpuDevice {
 struct Shader(String);
 
 impl CpuKernel for Shader {
-    fn run(&self, _: Vec<Lent<'_>>) -> Result<(), Problem> {
+    fn run(&self, _: Vec<Lent<'_>>, _: Option<&dyn Team>) -> Result<(), Problem> {
         Err(format!("the CPU does not run shaders, and {} is one", self.0).into())
     }
 }
@@ -341,7 +341,7 @@ impl QueueInterface for CpuQueue {
                 if self.0.is_destroyed.load(Ordering::Relaxed) {
                     continue;
                 }
-                match command.run() {
+                match command.run(self.0.team.as_deref()) {
                     Ok(()) => {}
                     Err(Problem::NoRoom(what)) => self.0.errors.report_no_room(&what),
                     Err(Problem::Invalid(what)) => self.0.errors.report_invalid(what),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::kernel::{Bound, CpuKernel, Problem, run};
 use super::memory::{Memory, copy};
+use super::team::Team;
 
 /// A recorded command.
 #[derive(Clone)]
@@ -16,9 +17,9 @@ pub enum Command {
 
 impl Command {
     /// Runs it now.
-    pub fn run(&self) -> Result<(), Problem> {
+    pub fn run(&self, team: Option<&dyn Team>) -> Result<(), Problem> {
         match self {
-            Command::Dispatch { kernel, bound } => run(&*kernel.0, bound),
+            Command::Dispatch { kernel, bound } => run(&*kernel.0, bound, team),
             Command::Copy { source, from, target, at } => match copy(source, from.clone(), target, *at) {
                 Some(()) => Ok(()),
                 None => Err(format!("a copy of bytes {from:?} to {at} reaches past the end of a buffer").into()),

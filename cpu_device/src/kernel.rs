@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::memory::{Locked, Memory};
-use super::team::TeamBytes;
+use super::team::{Team, TeamBytes};
 
 /// A function on bound bytes.
 pub trait CpuKernel: Send + Sync {
-    /// Runs it on what is bound, in the order of the binding numbers, without uniforms.
-    fn run(&self, bound: Vec<Lent<'_>>) -> Result<(), Problem>;
+    /// Runs it on what is bound, in the order of the binding numbers, without uniforms, and perhaps by the device's threads.
+    fn run(&self, bound: Vec<Lent<'_>>, team: Option<&dyn Team>) -> Result<(), Problem>;
 }
 
 /// Why something could not be done, for people.
@@ -46,7 +46,7 @@ pub struct Bound {
 }
 
 /// Runs a kernel on what is bound. An error names what can't be lent.
-pub fn run(kernel: &dyn CpuKernel, bound: &[Bound]) -> Result<(), Problem> {
+pub fn run(kernel: &dyn CpuKernel, bound: &[Bound], team: Option<&dyn Team>) -> Result<(), Problem> {
     let mut memories: Vec<&Memory> = Vec::with_capacity(bound.len());
     for binding in bound {
         if memories.iter().all(|memory| memory.address() != binding.memory.address()) {
@@ -59,7 +59,7 @@ pub fn run(kernel: &dyn CpuKernel, bound: &[Bound]) -> Result<(), Problem> {
     for (address, locked) in addresses.into_iter().zip(&mut locked) {
         lend(locked, address, bound, &mut lent)?;
     }
-    kernel.run(lent.into_iter().flatten().collect())
+    kernel.run(lent.into_iter().flatten().collect(), team)
 }
 
 /// Lends one buffer's bytes to its bindings.

@@ -1,4 +1,4 @@
-//! Memory of several threads, for weights, and what computes with it: a wasm of its own, whose memory is not the engine's.
+//! Several threads and their memory, in which weights are: a wasm of its own, whose memory is not the engine's.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -23,7 +23,22 @@ pub struct TeamMatrix {
     pub columns: usize,
 }
 
-/// Threads that multiply, and their memory.
+/// Attention as words and bytes (`Sent` of the crate `rillm-cpu-kernels`).
+#[derive(Clone, Copy, Debug)]
+pub struct TeamAttention<'a> {
+    /// What it is.
+    pub words: &'a [u32],
+    /// Queries.
+    pub q: &'a [f32],
+    /// Rows of the keys.
+    pub keys: &'a [u8],
+    /// Rows of the values.
+    pub values: &'a [u8],
+    /// What is added to scores.
+    pub numbers: &'a [f32],
+}
+
+/// Threads that multiply and attend, and their memory.
 pub trait Team: Debug + WasmNotSendSync {
     /// Zeros, at an address that is a multiple of 16. `None` if there is no room.
     fn allocate(&self, bytes: usize) -> Option<usize>;
@@ -42,6 +57,9 @@ pub trait Team: Debug + WasmNotSendSync {
 
     /// The products of rows with activations [tokens, columns], written to `out` [tokens, rows]. Of a packed matrix rows begin and end with a group.
     fn multiply(&self, matrix: TeamMatrix, rows: Range<usize>, x: &[f32], out: &mut [f32]) -> Result<(), Problem>;
+
+    /// Attention: sums and totals, as long as its words say.
+    fn attend(&self, attention: TeamAttention<'_>, sums: &mut [f32], totals: &mut [f32]) -> Result<(), Problem>;
 
     /// A row as floats.
     fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), Problem>;

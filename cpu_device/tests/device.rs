@@ -5,14 +5,16 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use rillm_cpu_device::{CpuKernel, Lent, Problem, Team, TeamMatrix, is_cpu, next_is_of_team, pipeline, request};
+use rillm_cpu_device::{
+    CpuKernel, Lent, Problem, Team, TeamAttention, TeamMatrix, is_cpu, next_is_of_team, pipeline, request,
+};
 use wgpu::{BufferUsages, wgt};
 
 /// Adds what is read to what is written, byte by byte.
 struct Add;
 
 impl CpuKernel for Add {
-    fn run(&self, bound: Vec<Lent<'_>>) -> Result<(), Problem> {
+    fn run(&self, bound: Vec<Lent<'_>>, _: Option<&dyn Team>) -> Result<(), Problem> {
         let mut sum = [0u8; 64];
         for lent in &bound {
             if let Lent::Read(bytes) = lent {
@@ -239,6 +241,10 @@ impl Team for Small {
     }
 
     fn multiply(&self, _: TeamMatrix, _: Range<usize>, _: &[f32], _: &mut [f32]) -> Result<(), Problem> {
+        Ok(())
+    }
+
+    fn attend(&self, _: TeamAttention<'_>, _: &mut [f32], _: &mut [f32]) -> Result<(), Problem> {
         Ok(())
     }
 

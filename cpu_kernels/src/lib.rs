@@ -19,7 +19,7 @@ mod room;
 mod simd;
 
 pub use activations::{Activation, activate, gate, softcap};
-pub use attention::{Added, Attention, Cache, Seen, normalize};
+pub use attention::{Added, Attention, Cache, Part, Received, Seen, Sent, normalize};
 pub use format::{Format, GroupQuants, Groups, Mismatch, OtherFormat, Weights};
 pub use int8::{Bytes, GROUP, Halves, Packed, Pairs, Quantized, mat_mul_int8, mat_mul_packed, pack};
 pub use norms::{layer_norm, rms_norm};

@@ -12,9 +12,17 @@ pub fn reserved<T>(count: usize) -> Result<Vec<T>, Mismatch> {
 
 /// `count` elements, all the same.
 pub fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>, Mismatch> {
-    let mut all = reserved(count)?;
-    all.resize(count, value);
+    let mut all = Vec::new();
+    resized(&mut all, count, value)?;
     Ok(all)
+}
+
+/// Makes it `count` elements. Those that come are all the same.
+pub(crate) fn resized<T: Clone>(all: &mut Vec<T>, count: usize, value: T) -> Result<(), Mismatch> {
+    let more = count.saturating_sub(all.len());
+    all.try_reserve_exact(more).map_err(|_| Mismatch::no_room(more.saturating_mul(size_of::<T>())))?;
+    all.resize(count, value);
+    Ok(())
 }
 
 #[cfg(test)]

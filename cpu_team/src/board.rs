@@ -34,6 +34,7 @@ pub enum Outcome {
 pub struct Board {
     /// The number of the job in the upper half, and of its next part in the lower one: who takes a part knows that it is of this job.
     next: AtomicU64,
+    kind: AtomicUsize,
     job: [AtomicUsize; WORDS],
     done: AtomicU32,
     has_refused: AtomicBool,
@@ -52,6 +53,7 @@ impl Board {
     pub const fn new() -> Self {
         Self {
             next: AtomicU64::new(NONE as u64),
+            kind: AtomicUsize::new(0),
             job: [const { AtomicUsize::new(0) }; WORDS],
             done: AtomicU32::new(0),
             has_refused: AtomicBool::new(false),
@@ -83,7 +85,9 @@ impl Board {
         let number = (self.next.load(SeqCst) >> 32).wrapping_add(1) << 32;
         // Who read a part of the last job takes nothing any more.
         self.next.store(number | u64::from(NONE), SeqCst);
-        for (word, value) in self.job.iter().zip(job.words()) {
+        let (kind, words) = job.words();
+        self.kind.store(kind, SeqCst);
+        for (word, value) in self.job.iter().zip(words) {
             word.store(value, SeqCst);
         }
         self.done.store(0, SeqCst);
@@ -165,7 +169,7 @@ impl Board {
                 return None;
             }
             // They may be of two jobs, and then the exchange fails.
-            let job = Job::of(std::array::from_fn(|at| self.job[at].load(SeqCst)));
+            let job = Job::of(self.kind.load(SeqCst), std::array::from_fn(|at| self.job[at].load(SeqCst)));
             if part >= job.parts() {
                 return None;
             }

@@ -1,172 +1,69 @@
-//! A product of a matrix's rows with tokens' activations, in parts of some rows.
+//! What a team does at once, in parts that threads take one after the other.
 
-use std::ops::Range;
+use rillm_cpu_kernels::Mismatch;
 
-use rillm_cpu_kernels::{Format, GROUP, Mismatch, Packed, Quantized, Weights, filled, mat_mul, mat_mul_packed};
+use crate::attended::AttentionJob;
+use crate::product::Product;
 
 /// Multiplications below which a part is not worth a thread: some microseconds.
 const LEAST: usize = 1 << 16;
 /// Parts that a thread takes, about: as they end at different times, the last ones are short.
 const PARTS_A_THREAD: usize = 4;
 
-/// A matrix of weights [rows, columns] in the memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Matrix {
-    /// The address of its first byte, a multiple of 16.
-    pub at: usize,
-    /// The `ggml_type` of its format.
-    pub gguf_type: u32,
-    /// It is packed for products with activations of 8 bits.
-    pub is_packed: bool,
-    /// Its rows.
-    pub rows: usize,
-    /// Its columns.
-    pub columns: usize,
+/// Words of a job on the board besides its kind.
+pub(crate) const WORDS: usize = 11;
+
+/// How many parts that many multiplications are worth.
+pub(crate) fn parts_for(work: usize, threads: usize) -> usize {
+    if threads <= 1 { 1 } else { (threads * PARTS_A_THREAD).min(work / LEAST).max(1) }
 }
 
-impl Matrix {
-    fn format(&self) -> Result<Format, Mismatch> {
-        let none = Mismatch { what: "a format of the CPU's loops", expected: 0, found: self.gguf_type as usize };
-        Format::by_gguf_type(self.gguf_type).ok_or(none)
-    }
-
-    /// The bytes that it has.
-    pub fn bytes(&self) -> Result<usize, Mismatch> {
-        let format = self.format()?;
-        let bytes = if self.is_packed {
-            Packed::bytes(format, self.rows, self.columns)
-        } else {
-            format.row_bytes(self.columns).and_then(|row| row.checked_mul(self.rows))
-        };
-        bytes.ok_or(Mismatch { what: "columns of whole blocks", expected: 0, found: self.columns })
-    }
-
-    /// # Safety
-    ///
-    /// As many bytes as `bytes` says are at the address, and nobody writes them meanwhile.
-    #[expect(unsafe_code, reason = "threads share memory by addresses")]
-    unsafe fn slice<'a>(&self) -> Result<&'a [u8], Mismatch> {
-        let bytes = self.bytes()?;
-        // SAFETY: as the caller promises.
-        Ok(unsafe { std::slice::from_raw_parts(self.at as *const u8, bytes) })
-    }
-
-    /// The weights as in a file.
-    ///
-    /// # Safety
-    ///
-    /// As for the bytes.
-    #[expect(unsafe_code, reason = "threads share memory by addresses")]
-    pub unsafe fn weights<'a>(&self) -> Result<Weights<'a>, Mismatch> {
-        // SAFETY: as the caller promises.
-        Weights::new(self.format()?, unsafe { self.slice()? }, self.rows, self.columns)
-    }
-
-    /// The packed weights.
-    ///
-    /// # Safety
-    ///
-    /// As for the bytes.
-    #[expect(unsafe_code, reason = "threads share memory by addresses")]
-    pub unsafe fn packed<'a>(&self) -> Result<Packed<'a>, Mismatch> {
-        // SAFETY: as the caller promises.
-        Packed::new(self.format()?, unsafe { self.slice()? }, self.rows, self.columns)
-    }
-}
-
-/// The product of some rows with activations [tokens, columns], written to [tokens, rows].
+/// One of them.
 #[derive(Clone, Copy, Debug)]
-pub struct Job {
-    matrix: Matrix,
-    first: usize,
-    end: usize,
-    tokens: usize,
-    /// Of a packed matrix the address of its `Quantized`, otherwise that of floats.
-    x: usize,
-    out: usize,
-    /// Rows of a part.
-    rows: usize,
+pub enum Job {
+    /// Rows of a matrix with activations.
+    Product(Product),
+    /// Attention over keys and values.
+    Attention(AttentionJob),
 }
 
-/// Words of a job on the board.
-pub const WORDS: usize = 11;
+const PRODUCT: usize = 0;
+const ATTENTION: usize = 1;
 
 impl Job {
-    /// `x` is the address of the activations: of a `Quantized` if the matrix is packed, or else of floats. `out` is that of the products. Of a
-    /// packed matrix rows begin with a group.
-    pub fn new(matrix: Matrix, rows: Range<usize>, tokens: usize, [x, out]: [usize; 2], threads: usize) -> Self {
-        let count = rows.len();
-        let work = count.saturating_mul(matrix.columns).saturating_mul(tokens);
-        let parts = (threads * PARTS_A_THREAD).min(work / LEAST).max(1);
-        let of_part = if threads == 1 { count } else { count.div_ceil(parts) };
-        Self {
-            matrix,
-            first: rows.start,
-            end: rows.end,
-            tokens,
-            x,
-            out,
-            rows: of_part.next_multiple_of(GROUP).max(GROUP),
-        }
-    }
-
     /// How many parts it has.
     pub fn parts(&self) -> u32 {
-        (self.end.saturating_sub(self.first)).div_ceil(self.rows.max(1)).max(1) as u32
+        match self {
+            Self::Product(product) => product.parts(),
+            Self::Attention(attention) => attention.parts(),
+        }
     }
 
-    pub(crate) fn words(&self) -> [usize; WORDS] {
-        let Self { matrix, first, end, tokens, x, out, rows } = *self;
-        let Matrix { at, gguf_type, is_packed, rows: all, columns } = matrix;
-        [at, gguf_type as usize, usize::from(is_packed), all, columns, first, end, tokens, x, out, rows]
+    pub(crate) fn words(&self) -> (usize, [usize; WORDS]) {
+        match self {
+            Self::Product(product) => (PRODUCT, product.words()),
+            Self::Attention(attention) => (ATTENTION, attention.words()),
+        }
     }
 
-    pub(crate) fn of(words: [usize; WORDS]) -> Self {
-        let [at, gguf_type, is_packed, all, columns, first, end, tokens, x, out, rows] = words;
-        let matrix = Matrix { at, gguf_type: gguf_type as u32, is_packed: is_packed != 0, rows: all, columns };
-        Self { matrix, first, end, tokens, x, out, rows }
+    /// Words of two jobs give one that nobody may work on.
+    pub(crate) fn of(kind: usize, words: [usize; WORDS]) -> Self {
+        if kind == ATTENTION { Self::Attention(AttentionJob::of(words)) } else { Self::Product(Product::of(words)) }
     }
 
-    /// Multiplies the rows of a part.
+    /// Does a part.
     ///
     /// # Safety
     ///
-    /// The addresses are those of what they stand for; nobody else writes any of it, but for other parts their own rows of the products.
+    /// The addresses are those of what they stand for; nobody else writes any of it, but for other parts what is theirs of the results.
     #[expect(unsafe_code, reason = "threads share memory by addresses")]
     pub(crate) unsafe fn work(&self, part: u32) -> Result<(), Mismatch> {
-        let first = self.first + part as usize * self.rows;
-        let rows = first..self.end.min(first + self.rows);
-        let (count, all) = (rows.len(), self.end - self.first);
-        let out = (self.out as *mut f32).wrapping_add(first - self.first);
-        if self.tokens == 1 {
-            // SAFETY: as the caller promises; these rows are this part's.
-            return unsafe { self.multiply(rows, std::slice::from_raw_parts_mut(out, count)) };
-        }
-        let mut products = filled(0.0, self.tokens * count)?;
         // SAFETY: as the caller promises.
-        unsafe { self.multiply(rows, &mut products)? };
-        for (token, products) in products.chunks_exact(count.max(1)).enumerate() {
-            // SAFETY: the same. A row of products at a time, as other parts write between them.
-            unsafe { std::slice::from_raw_parts_mut(out.wrapping_add(token * all), count) }.copy_from_slice(products);
+        unsafe {
+            match self {
+                Self::Product(product) => product.work(part),
+                Self::Attention(attention) => attention.work(part),
+            }
         }
-        Ok(())
-    }
-
-    /// # Safety
-    ///
-    /// As for `work`.
-    #[expect(unsafe_code, reason = "threads share memory by addresses")]
-    unsafe fn multiply(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), Mismatch> {
-        if self.matrix.is_packed {
-            // SAFETY: as the caller promises.
-            let (packed, x) = unsafe { (self.matrix.packed()?, &*(self.x as *const Quantized)) };
-            return mat_mul_packed(&packed.rows(rows)?, x, out);
-        }
-        // SAFETY: as the caller promises.
-        let (weights, x) = unsafe {
-            let x = std::slice::from_raw_parts(self.x as *const f32, self.tokens * self.matrix.columns);
-            (self.matrix.weights()?, x)
-        };
-        mat_mul(&weights.rows(rows)?, self.tokens, x, out)
     }
 }

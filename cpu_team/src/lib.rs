@@ -1,18 +1,22 @@
-//! Products with quantised weights by several threads. It is a wasm of its own beside the engine's, and its memory, which holds the weights, is
-//! shared: each thread is a worker with an instance of this module on it. The engine's memory stays what it is, so only a product's activations
-//! and results are copied between the two.
+//! Products with quantised weights, and attention, by several threads. It is a wasm of its own beside the engine's, and its memory, which holds
+//! the weights, is shared: each thread is a worker with an instance of this module on it. The engine's memory stays what it is, so activations,
+//! the keys and values that are seen, and results are copied between the two.
 //!
 //! The thread of the engine, the leader, posts a job and works on it as the others do. It never waits for a thread that has not taken a part of
 //! the job, so helpers may start late, sleep or not exist at all.
 
+mod attended;
 mod board;
 mod job;
 mod lock;
+mod product;
 mod threads;
 #[cfg(target_arch = "wasm32")]
 mod wasm;
 
+pub use attended::{Attended, AttentionJob};
 pub use board::{Board, Outcome};
-pub use job::{Job, Matrix};
+pub use job::Job;
 pub use lock::Lock;
+pub use product::{Matrix, Product};
 pub use threads::Threads;

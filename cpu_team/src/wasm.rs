@@ -4,11 +4,13 @@ use std::alloc::{GlobalAlloc, Layout, System, alloc_zeroed, dealloc};
 use std::process::abort;
 use std::sync::atomic::AtomicU32;
 
-use rillm_cpu_kernels::{Mismatch, Quantized, Weights, dequantize, pack};
+use rillm_cpu_kernels::{Mismatch, Quantized, Received, Weights, dequantize, pack};
 
+use crate::attended::Attended;
 use crate::board::{Board, Outcome};
-use crate::job::{Job, Matrix};
+use crate::job::Job;
 use crate::lock::Lock;
+use crate::product::{Matrix, Product};
 use crate::threads::Threads;
 
 static BOARD: Board = Board::new();
@@ -184,7 +186,7 @@ pub extern "C" fn multiply(
     let matrix = matrix(at, gguf_type, is_packed, rows, columns);
     let threads = BOARD.joined() as usize + 1;
     let run = |x: usize| {
-        let job = Job::new(matrix, first..end, tokens, [x, out], threads);
+        let job = Job::Product(Product::new(matrix, first..end, tokens, [x, out], threads));
         // SAFETY: the engine has all of it, and waits here.
         status(unsafe { BOARD.run(&job, &Workers) })
     };
@@ -201,6 +203,52 @@ pub extern "C" fn multiply(
                 std::mem::forget(quantized);
             }
             outcome
+        }
+        Err(mismatch) => fits(Err(mismatch)),
+    }
+}
+
+/// Attention of what `words` say (`Sent`), with what they name at the other addresses; written to `sums` and `totals`.
+#[expect(unsafe_code, reason = "the engine names what it was given by its address")]
+#[unsafe(no_mangle)]
+pub extern "C" fn attend(
+    words: usize,
+    q: usize,
+    keys: usize,
+    values: usize,
+    numbers: usize,
+    sums: usize,
+    totals: usize,
+) -> u32 {
+    let of = || {
+        // SAFETY: the engine has all of it, and waits here. The first word says how many there are.
+        let received = unsafe {
+            let words = words as *const u32;
+            Received::new(std::slice::from_raw_parts(words, *words as usize))?
+        };
+        let [q_length, k_bytes, v_bytes, count] = received.lengths();
+        // SAFETY: the same.
+        let (q, keys, values, numbers) = unsafe {
+            (
+                std::slice::from_raw_parts(q as *const f32, q_length),
+                std::slice::from_raw_parts(keys as *const u8, k_bytes),
+                std::slice::from_raw_parts(values as *const u8, v_bytes),
+                std::slice::from_raw_parts(numbers as *const f32, count),
+            )
+        };
+        let threads = BOARD.joined() as usize + 1;
+        Attended::new(received, q, [keys, values], numbers, [sums, totals], threads)
+    };
+    match of() {
+        Ok(attended) => {
+            let attended = Box::new(attended);
+            // SAFETY: the same.
+            let outcome = unsafe { BOARD.run(&Job::Attention(attended.job()), &Workers) };
+            if outcome == Outcome::Broken {
+                // A helper may still read it.
+                std::mem::forget(attended);
+            }
+            status(outcome)
         }
         Err(mismatch) => fits(Err(mismatch)),
     }

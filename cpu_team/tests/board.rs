@@ -8,7 +8,7 @@ use std::thread::{scope, sleep, yield_now};
 use std::time::{Duration, Instant};
 
 use rillm_cpu_kernels::{Format, Packed, Quantized, Weights, mat_mul, mat_mul_packed, pack};
-use rillm_cpu_team::{Board, Job, Matrix, Outcome, Threads};
+use rillm_cpu_team::{Board, Job, Matrix, Outcome, Product, Threads};
 
 #[path = "../../cpu_kernels/tests/support/mod.rs"]
 mod support;
@@ -111,7 +111,7 @@ impl Subject {
         };
         let matrix = Matrix { at: self.bytes.at(), ..self.matrix };
         let addresses = [x, out.as_mut_ptr().expose_provenance()];
-        let job = Job::new(matrix, first..end, self.tokens, addresses, board.joined() as usize + 1);
+        let job = Job::Product(Product::new(matrix, first..end, self.tokens, addresses, board.joined() as usize + 1));
         // SAFETY: all of it lives until the end of this function.
         let outcome = unsafe { board.run(&job, threads) };
         (outcome, out)
@@ -228,7 +228,7 @@ fn what_does_not_fit_is_refused_and_what_comes_after_works() {
     // From the middle of a group on.
     assert_eq!(subject.run(&board, &System, 4, 64).0, Outcome::Refused);
     // More tokens than memory has room for: none of it is touched.
-    let job = Job::new(subject.matrix, 0..64, 1 << 50, [0, 0], 1);
+    let job = Job::Product(Product::new(subject.matrix, 0..64, 1 << 50, [0, 0], 1));
     // SAFETY: no part gets as far as its addresses.
     assert_eq!(unsafe { board.run(&job, &System) }, Outcome::NoRoom);
     subject.check(&board, &System, "after that");

@@ -10,7 +10,7 @@ use crate::error::Result;
 /// A function on bound bytes.
 pub trait CpuKernel: Send + Sync {
     /// Never called.
-    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), Problem>;
+    fn run(&self, bound: Vec<Lent<'_>>, team: Option<&dyn Team>) -> std::result::Result<(), Problem>;
 }
 
 /// Why something could not be done.
@@ -37,7 +37,22 @@ pub enum Lent<'a> {
     Team(&'a TeamBytes),
 }
 
-/// Threads that multiply; there are none.
+/// Attention for them.
+#[derive(Clone, Copy)]
+pub struct TeamAttention<'a> {
+    /// What it is.
+    pub words: &'a [u32],
+    /// Queries.
+    pub q: &'a [f32],
+    /// Keys.
+    pub keys: &'a [u8],
+    /// Values.
+    pub values: &'a [u8],
+    /// What is added.
+    pub numbers: &'a [f32],
+}
+
+/// Threads that multiply and attend; there are none.
 pub trait Team: std::fmt::Debug {
     /// Never called.
     fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> std::result::Result<(), Problem>;
@@ -52,6 +67,13 @@ pub trait Team: std::fmt::Debug {
         rows: Range<usize>,
         x: &[f32],
         out: &mut [f32],
+    ) -> std::result::Result<(), Problem>;
+    /// Never called.
+    fn attend(
+        &self,
+        attention: TeamAttention<'_>,
+        sums: &mut [f32],
+        totals: &mut [f32],
     ) -> std::result::Result<(), Problem>;
     /// Never called.
     fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> std::result::Result<(), Problem>;

@@ -6,7 +6,7 @@ use super::quant::packed::packing::Packing;
 use super::quant::{BLOCK, Format, Table};
 use super::{Context, DType, Tensor};
 use crate::error::Result;
-use crate::gpu::{Binding, BufferSlice, CpuKernel, Lent, Problem};
+use crate::gpu::{Binding, BufferSlice, CpuKernel, Lent, Problem, Team};
 
 /// What one dispatch of the GPU's kernel is told (`packing.wgsl`).
 #[derive(Clone, Copy)]
@@ -63,7 +63,7 @@ struct Unpack {
 }
 
 impl CpuKernel for Unpack {
-    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), Problem> {
+    fn run(&self, bound: Vec<Lent<'_>>, _: Option<&dyn Team>) -> std::result::Result<(), Problem> {
         self.unpack(bound).map_err(|error| problem("quants of a file", &error))
     }
 }
@@ -172,7 +172,7 @@ struct Words {
 }
 
 impl CpuKernel for Words {
-    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), Problem> {
+    fn run(&self, bound: Vec<Lent<'_>>, _: Option<&dyn Team>) -> std::result::Result<(), Problem> {
         let Ok([Lent::Write(weight)]) = <[Lent<'_>; 1]>::try_from(bound) else {
             return Err("words of groups go to one weight".to_owned().into());
         };

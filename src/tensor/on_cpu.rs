@@ -13,7 +13,7 @@ use super::op::Reference;
 use super::quant::{Format, Table, quantize_reference};
 use super::{Context, DType, Desc, HostTensor, Op, Shape, Tensor};
 use crate::error::Result;
-use crate::gpu::{Binding, BufferSlice, CpuKernel, Lent, Problem, TeamBytes};
+use crate::gpu::{Binding, BufferSlice, CpuKernel, Lent, Problem, Team, TeamBytes};
 
 /// An op that can be kept until it runs.
 pub type CpuOp = Arc<dyn Reference + Send + Sync>;
@@ -33,6 +33,8 @@ pub struct CpuTensors<'a> {
     pub inputs: Vec<CpuTensor<'a>>,
     /// The outputs, whose bytes are unspecified.
     pub outputs: Vec<CpuTensor<'a>>,
+    /// The device's threads, if there are several.
+    pub team: Option<&'a dyn Team>,
 }
 
 impl<'a> CpuTensors<'a> {
@@ -229,20 +231,20 @@ struct Call {
 }
 
 impl CpuKernel for Call {
-    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), Problem> {
-        self.call(bound).map_err(|error| problem(self.op.name(), &error))
+    fn run(&self, bound: Vec<Lent<'_>>, team: Option<&dyn Team>) -> std::result::Result<(), Problem> {
+        self.call(bound, team).map_err(|error| problem(self.op.name(), &error))
     }
 }
 
 impl Call {
-    fn call(&self, bound: Vec<Lent<'_>>) -> Result<()> {
+    fn call(&self, bound: Vec<Lent<'_>>, team: Option<&dyn Team>) -> Result<()> {
         let descs = self.inputs.iter().chain(&self.outputs);
         let mut inputs = descs
             .zip(bound)
             .map(|(desc, bytes)| CpuTensor::new(*desc, bytes, self.packs_weights))
             .collect::<Result<Vec<_>>>()?;
         let outputs = inputs.split_off(self.inputs.len());
-        self.op.run_on_cpu(CpuTensors { inputs, outputs })
+        self.op.run_on_cpu(CpuTensors { inputs, outputs, team })
     }
 }
 
@@ -260,7 +262,7 @@ struct Rows {
 }
 
 impl CpuKernel for Rows {
-    fn run(&self, bound: Vec<Lent<'_>>) -> std::result::Result<(), Problem> {
+    fn run(&self, bound: Vec<Lent<'_>>, _: Option<&dyn Team>) -> std::result::Result<(), Problem> {
         self.take(bound).map_err(|error| problem("rows of a file", &error))
     }
 }

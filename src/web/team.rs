@@ -1,4 +1,4 @@
-//! The threads that multiply on the CPU, which JavaScript starts (`team/cpu_team.ts`).
+//! The threads that multiply and attend on the CPU, which JavaScript starts (`team/cpu_team.ts`).
 
 use std::fmt;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use wasm_bindgen::prelude::*;
 
 use super::thrown::js_message;
-use crate::gpu::{Problem, Team, TeamMatrix};
+use crate::gpu::{Problem, Team, TeamAttention, TeamMatrix};
 
 #[wasm_bindgen]
 extern "C" {
@@ -44,6 +44,17 @@ extern "C" {
         end: usize,
         x: &[f32],
         out: &mut [f32],
+    ) -> Result<Option<String>, JsValue>;
+    #[wasm_bindgen(method, catch)]
+    fn attend(
+        this: &JsTeam,
+        words: &[u32],
+        q: &[f32],
+        keys: &[u8],
+        values: &[u8],
+        numbers: &[f32],
+        sums: &mut [f32],
+        totals: &mut [f32],
     ) -> Result<Option<String>, JsValue>;
     #[wasm_bindgen(method, catch)]
     fn row(
@@ -110,6 +121,11 @@ impl Team for JsTeam {
     fn multiply(&self, matrix: TeamMatrix, range: Range<usize>, x: &[f32], out: &mut [f32]) -> Result<(), Problem> {
         let TeamMatrix { at, gguf_type, is_packed, rows, columns } = matrix;
         done(self.multiply(at, gguf_type, is_packed, rows, columns, range.start, range.end, x, out))
+    }
+
+    fn attend(&self, attention: TeamAttention<'_>, sums: &mut [f32], totals: &mut [f32]) -> Result<(), Problem> {
+        let TeamAttention { words, q, keys, values, numbers } = attention;
+        done(self.attend(words, q, keys, values, numbers, sums, totals))
     }
 
     fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), Problem> {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use pollster::block_on;
 use rillm::Code;
 use rillm::engine::source::FileSource;
-use rillm::engine::{EmbeddingRequest, Engine, EngineTensor, Input, LoadOptions, Phase, Precision, Progress};
+use rillm::engine::{EmbeddingRequest, Engine, EngineTensor, Input, KvFormat, LoadOptions, Phase, Precision, Progress};
 use rillm::gpu::Team;
 use rillm::tensor::{DeviceKind, DeviceOptions};
 
@@ -79,6 +79,32 @@ fn logits_are_those_without_threads_bit_for_bit() {
             drop(engine);
             assert_eq!(team.held(), 0, "{what}: what is not needed is given back");
         }
+    }
+}
+
+/// Of a prompt that is long enough for them, and without room for its keys and values.
+#[test]
+fn attention_of_a_prompt_is_that_without_threads_bit_for_bit() {
+    let subjects = [
+        (MODELS[1].0, None, 230),
+        (MODELS[4].0, Some(KvFormat::Q8_0), 230),
+        (MODELS[4].0, Some(KvFormat::F16), 230),
+        // With sinks.
+        ("architectures/gpt_oss/model.gguf", None, 120),
+    ];
+    for (name, kv_cache, tokens) in subjects {
+        let prompt: Vec<u32> = (0..tokens).map(|at| 3 + at * 7 % 200).collect();
+        let all = |engine: &Engine| bits(block_on(engine.forward(&prompt)));
+        let options = |team: Option<&Arc<LocalTeam>>| LoadOptions { kv_cache, ..options(team, Precision::Exact) };
+        let team = Arc::new(LocalTeam::default());
+        let (engine, alone) = (load(name, &options(Some(&team))), load(name, &options(None)));
+        let expected = all(&alone);
+        assert_eq!(all(&engine), expected, "{name}");
+        let attentions = team.attentions.load(Ordering::Relaxed);
+        assert!(attentions > 0, "{name}");
+        team.has_no_room_for_keys.store(true, Ordering::Relaxed);
+        assert_eq!(all(&engine), expected, "{name}, without room");
+        assert_eq!(team.attentions.load(Ordering::Relaxed), attentions);
     }
 }
 

@@ -6,8 +6,10 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use rillm::gpu::{Problem, Team, TeamMatrix};
-use rillm_cpu_kernels::{Format, Mismatch, Packed, Quantized, Weights, dequantize, mat_mul, mat_mul_packed, pack};
+use rillm::gpu::{Problem, Team, TeamAttention, TeamMatrix};
+use rillm_cpu_kernels::{
+    Format, Mismatch, Packed, Quantized, Received, Weights, dequantize, mat_mul, mat_mul_packed, pack,
+};
 
 /// Memory by address, and what was done with it.
 #[derive(Default)]
@@ -18,10 +20,14 @@ pub struct LocalTeam {
     pub most: usize,
     pub products: AtomicUsize,
     pub rows: AtomicUsize,
+    /// Calls of attention.
+    pub attentions: AtomicUsize,
     /// From this product on, if it is not 0, a thread is broken.
     pub breaks_at: usize,
     /// There is no room for activations.
     pub has_no_room: AtomicBool,
+    /// There is none for queries, keys and values.
+    pub has_no_room_for_keys: AtomicBool,
 }
 
 impl fmt::Debug for LocalTeam {
@@ -107,6 +113,17 @@ impl Team for LocalTeam {
             let weights = Weights::new(format, bytes, matrix.rows, columns).map_err(text)?;
             mat_mul(&weights.rows(rows).map_err(text)?, tokens, x, out).map_err(text)
         })
+    }
+
+    fn attend(&self, attention: TeamAttention<'_>, sums: &mut [f32], totals: &mut [f32]) -> Result<(), Problem> {
+        if self.has_no_room_for_keys.load(Ordering::Relaxed) {
+            return Err(Problem::NoRoom("there is no room for activations".to_owned()));
+        }
+        self.attentions.fetch_add(1, Ordering::Relaxed);
+        let TeamAttention { words, q, keys, values, numbers } = attention;
+        let received = Received::new(words).map_err(text)?;
+        let (attention, caches) = received.attention(keys, values, numbers).map_err(text)?;
+        attention.attend(q, caches, &received.seen, sums, totals).map_err(text)
     }
 
     fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), Problem> {

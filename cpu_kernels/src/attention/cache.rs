@@ -23,8 +23,8 @@ enum Numbers<'a> {
 #[derive(Clone, Copy)]
 pub struct Cache<'a> {
     numbers: Numbers<'a>,
-    columns: usize,
-    head: usize,
+    pub(super) columns: usize,
+    pub(super) head: usize,
     rows: usize,
 }
 
@@ -51,6 +51,40 @@ impl<'a> Cache<'a> {
     /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Which of the three it is.
+    pub(super) fn kind(&self) -> u32 {
+        match self.numbers {
+            Numbers::F32(_) => 0,
+            Numbers::F16(_) => 1,
+            Numbers::Q8_0(_) => 2,
+        }
+    }
+
+    /// The bytes of some rows, from an even one on: pairs of blocks stay together.
+    pub(super) fn bytes(&self, rows: Range<usize>) -> Option<&'a [u8]> {
+        let of =
+            |row: usize, numbers: usize, bytes: usize| Some(row.checked_mul(self.columns)?.div_ceil(numbers) * bytes);
+        let (all, numbers, bytes): (&[u8], _, _) = match self.numbers {
+            Numbers::F32(numbers) => (bytemuck::cast_slice(numbers), 1, 4),
+            Numbers::F16(bytes) => (bytes, 1, 2),
+            Numbers::Q8_0(bytes) => (bytes, PAIR, PAIR_BYTES),
+        };
+        all.get(of(rows.start, numbers, bytes)?..of(rows.end, numbers, bytes)?)
+    }
+
+    /// One of a `kind`.
+    pub(super) fn of_kind(kind: u32, bytes: &'a [u8], [columns, head]: [usize; 2]) -> Result<Self, Mismatch> {
+        match kind {
+            0 => match bytemuck::try_cast_slice(bytes) {
+                Ok(numbers) => Ok(Self::f32(numbers, columns, head)),
+                Err(_) => Err(Mismatch { what: "bytes of floats", expected: 4, found: bytes.len() }),
+            },
+            1 => Ok(Self::f16(bytes, columns, head)),
+            2 => Self::q8_0(bytes, columns, head),
+            _ => Err(Mismatch { what: "a kind of cache", expected: 2, found: kind as usize }),
+        }
     }
 
     /// Writes the first `dim` numbers of a head of some rows, which the head has, one row after the other. A row takes whole `Wide`, and what is

@@ -2,15 +2,18 @@
 //! FlashAttention, Dao et al. 2022). A tile of keys and values is made floats once for all tokens and for all heads that share them.
 
 mod cache;
+mod sent;
 mod tile;
 
 use std::ops::Range;
 
 pub use cache::Cache;
+pub use sent::{Received, Sent};
 
 use crate::activations::softcap;
 use crate::format::{Mismatch, expect};
 use crate::lanes::map;
+use crate::room::resized;
 use crate::simd::F32x4;
 use cache::floats;
 use tile::{Scores, add_weighted, dots, weigh};
@@ -47,6 +50,20 @@ pub struct Seen {
     pub own: usize,
 }
 
+/// Some of the tokens and of the heads of keys.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Tokens.
+    pub tokens: Range<usize>,
+    /// Heads of keys and values, with all query heads that use them.
+    pub kv_heads: Range<usize>,
+}
+
+/// The first row that a token sees.
+fn begin_of(seen: &[Seen]) -> usize {
+    seen.iter().filter(|seen| !seen.rows.is_empty()).map(|seen| seen.rows.start).min().unwrap_or(0)
+}
+
 /// Attention of several heads. Query head h uses key-value head h · kv_heads / heads.
 #[derive(Clone, Copy)]
 pub struct Attention<'a> {
@@ -77,15 +94,37 @@ impl Attention<'_> {
     ) -> Result<(), Mismatch> {
         expect("sums of tokens", q.len(), sums.len())?;
         expect("totals of tokens", seen.len() * self.heads * 2, totals.len())?;
+        let all = Part { tokens: 0..seen.len(), kv_heads: 0..self.kv_heads };
+        self.attend_part(q, caches, seen, all, |at, sum, total| {
+            sums[at * self.head_dim..][..self.head_dim].copy_from_slice(sum);
+            totals[2 * at..][..2].copy_from_slice(&total);
+        })
+    }
+
+    /// The same for some of the tokens and heads, bit for bit: gives `put` the number [tokens, heads] of each, its sums and its totals. What
+    /// else there is of `q` and `seen` is theirs all the same, since tiles of keys begin where the first token of all sees something.
+    pub fn attend_part(
+        &self,
+        q: &[f32],
+        caches: [Cache<'_>; 2],
+        seen: &[Seen],
+        part: Part,
+        mut put: impl FnMut(usize, &[f32], [f32; 2]),
+    ) -> Result<(), Mismatch> {
         self.check(q, caches, seen)?;
-        let (dim, group) = (self.head_dim, self.group());
+        let (dim, group, of_token) = (self.head_dim, self.group(), self.heads * self.head_dim);
+        let begin = begin_of(seen);
+        let Part { tokens, kv_heads } = part;
+        let (Some(seen), true) = (seen.get(tokens.clone()), kv_heads.end <= self.kv_heads) else {
+            return Err(Mismatch { what: "tokens of a part", expected: seen.len(), found: tokens.end });
+        };
+        let q = &q[tokens.start * of_token..tokens.end * of_token];
         let mut work = Work::default();
-        for kv_head in 0..self.kv_heads {
-            self.of_kv_head(kv_head, q, caches, seen, &mut work);
+        for kv_head in kv_heads {
+            self.of_kv_head(kv_head, q, caches, seen, begin, &mut work)?;
             for (index, (of_query, total)) in work.sums.chunks_exact(work.wide).zip(&work.totals).enumerate() {
-                let at = index / group * self.heads + kv_head * group + index % group;
-                sums[at * dim..][..dim].copy_from_slice(&bytemuck::cast_slice(of_query)[..dim]);
-                totals[2 * at..][..2].copy_from_slice(total);
+                let at = (tokens.start + index / group) * self.heads + kv_head * group + index % group;
+                put(at, &bytemuck::cast_slice(of_query)[..dim], *total);
             }
         }
         Ok(())
@@ -107,9 +146,18 @@ impl Attention<'_> {
         Ok(())
     }
 
-    fn of_kv_head(&self, kv_head: usize, q: &[f32], [keys, values]: [Cache<'_>; 2], seen: &[Seen], work: &mut Work) {
+    /// Tiles begin at multiples of `TILE` from `begin` on.
+    fn of_kv_head(
+        &self,
+        kv_head: usize,
+        q: &[f32],
+        [keys, values]: [Cache<'_>; 2],
+        seen: &[Seen],
+        begin: usize,
+        work: &mut Work,
+    ) -> Result<(), Mismatch> {
         let (dim, group) = (self.head_dim, self.group());
-        work.begin(dim, seen.len() * group);
+        work.begin(dim, seen.len() * group)?;
         let wide = work.wide;
         for (index, out) in work.q.chunks_exact_mut(wide).enumerate() {
             let at = index / group * self.heads + kv_head * group + index % group;
@@ -117,8 +165,8 @@ impl Attention<'_> {
         }
         let scale = F32x4::splat(self.scale);
         work.q.iter_mut().flatten().for_each(|q| *q = q.mul(scale));
-        let begin = seen.iter().filter(|seen| !seen.rows.is_empty()).map(|seen| seen.rows.start).min().unwrap_or(0);
         let end = seen.iter().map(|seen| seen.rows.end).max().unwrap_or(0);
+        let begin = begin + begin_of(seen).saturating_sub(begin) / TILE * TILE;
         for first in (begin..end).step_by(TILE) {
             let tile = first..end.min(first + TILE);
             let of_tile = |seen: &Seen| {
@@ -150,6 +198,7 @@ impl Attention<'_> {
         for total in work.totals.iter_mut().filter(|total| total[1] == 0.0) {
             total[0] = 0.0;
         }
+        Ok(())
     }
 
     /// Some queries, one after the other, that see the same rows of a tile, from its row `at` on.
@@ -218,16 +267,16 @@ struct Work {
 }
 
 impl Work {
-    fn begin(&mut self, dim: usize, queries: usize) {
+    fn begin(&mut self, dim: usize, queries: usize) -> Result<(), Mismatch> {
         let zeros = [F32x4::splat(0.0); LANES];
         self.wide = dim.div_ceil(WIDE).max(1);
         for (vectors, rows) in [(&mut self.keys, TILE + LANES - 1), (&mut self.values, TILE), (&mut self.q, queries)] {
-            vectors.resize(rows * self.wide, zeros);
+            resized(vectors, rows * self.wide, zeros)?;
         }
         self.sums.clear();
-        self.sums.resize(queries * self.wide, zeros);
+        resized(&mut self.sums, queries * self.wide, zeros)?;
         self.totals.clear();
-        self.totals.resize(queries, [f32::NEG_INFINITY, 0.0]);
+        resized(&mut self.totals, queries, [f32::NEG_INFINITY, 0.0])
     }
 }
 

@@ -1,4 +1,4 @@
-// Threads that multiply for one engine on the CPU, in whose memory its weights are. The engine's thread is one of them: its wasm calls the
+// Threads that multiply and attend for one engine on the CPU, in whose memory its weights are. The engine's thread is one of them: its wasm calls the
 // methods, and works there as the others do.
 
 import type { RetryPolicy } from '../files/attempts.js';
@@ -14,6 +14,10 @@ const DEFAULT_MOST = 8;
 const STACK_BYTES = 256 << 10;
 /** Bytes of a scratch area at least, so that it seldom grows. */
 const LEAST_SCRATCH = 64 << 10;
+/** Bytes of one that is kept, at most: what a long context has in keys and values is given back. */
+const MOST_SCRATCH = 16 << 20;
+/** Where what is copied begins: at multiples of this. */
+const ALIGNMENT = 16;
 /** More than a page's thread takes in a millisecond, each with a look at the clock. */
 const LOOKS_PER_MS = 100_000;
 /** How long a load waits for threads. Those that come later help all the same. */
@@ -176,6 +180,34 @@ export class CpuTeam {
     return problem;
   }
 
+  /** Attention of what the words say (`Sent` in `cpu_kernels`). */
+  attend(
+    words: Uint32Array,
+    q: Float32Array,
+    keys: Uint8Array,
+    values: Uint8Array,
+    numbers: Float32Array,
+    sums: Float32Array,
+    totals: Float32Array,
+  ): Problem {
+    const inputs = [words, q, keys, values, numbers];
+    const outputs = [sums, totals];
+    const [from, to] = [this.#area('in', spaceFor(inputs)), this.#area('out', spaceFor(outputs))];
+    if (from === 0 || to === 0) return NO_ROOM;
+    const [ofInputs, ofOutputs] = [placed(inputs, from), placed(outputs, to)];
+    const memory = this.#view();
+    for (const [at, input] of inputs.entries()) memory.set(bytesOf(input), ofInputs[at]);
+    const [ofWords, ofQ, ofKeys, ofValues, ofNumbers] = ofInputs as [number, number, number, number, number];
+    const [ofSums, ofTotals] = ofOutputs as [number, number];
+    const problem = this.#call(() => this.#exports.attend(ofWords, ofQ, ofKeys, ofValues, ofNumbers, ofSums, ofTotals));
+    if (problem === null) {
+      this.#copy(ofSums, sums);
+      this.#copy(ofTotals, totals);
+    }
+    if (this.#scratch.in.bytes > MOST_SCRATCH) this.#empty('in');
+    return problem;
+  }
+
   row(at: number, type: number, isPacked: boolean, rows: number, columns: number, row: number, out: Float32Array): Problem {
     const to = this.#area('out', out.byteLength);
     if (to === 0) return NO_ROOM;
@@ -227,13 +259,37 @@ export class CpuTeam {
   #area(name: 'in' | 'out', bytes: number): number {
     const area = this.#scratch[name];
     if (bytes > area.bytes || area.at === 0) {
-      this.release(area.at, area.bytes);
+      this.#empty(name);
       const size = Math.max(LEAST_SCRATCH, bytes);
       const at = this.allocate(size);
       this.#scratch[name] = at === 0 ? { at: 0, bytes: 0 } : { at, bytes: size };
     }
     return this.#scratch[name].at;
   }
+
+  #empty(name: 'in' | 'out'): void {
+    const { at, bytes } = this.#scratch[name];
+    this.#scratch[name] = { at: 0, bytes: 0 };
+    this.release(at, bytes);
+  }
+}
+
+function bytesOf(array: ArrayBufferView): Uint8Array {
+  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+}
+
+function aligned(bytes: number): number {
+  return Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
+}
+
+/** Bytes of arrays that stand one after the other. */
+function spaceFor(arrays: ArrayBufferView[]): number {
+  return arrays.reduce((bytes, array) => bytes + aligned(array.byteLength), 0);
+}
+
+/** Where each of them begins. */
+function placed(arrays: ArrayBufferView[], first: number): number[] {
+  return arrays.map((_, at) => first + spaceFor(arrays.slice(0, at)));
 }
 
 /** `src/web/team.rs` knows it. */

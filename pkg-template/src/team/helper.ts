@@ -1,4 +1,4 @@
-// A thread that multiplies with others on the CPU. It knows nothing of workers.
+// A thread that multiplies and attends with others on the CPU. It knows nothing of workers.
 
 /** What a thread gets: the module, the memory that all share, and the end of its own stack there. */
 export interface HelperData {
@@ -25,6 +25,7 @@ export interface TeamExports {
     x: number,
     out: number,
   ): number;
+  attend(words: number, q: number, keys: number, values: number, numbers: number, sums: number, totals: number): number;
   stack(bytes: number): number;
   help(): void;
   joined(): number;

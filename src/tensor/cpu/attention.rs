@@ -1,13 +1,15 @@
-//! Attention over caches.
+//! Attention over caches, by the device's threads where that pays.
 
 use rillm_cpu_kernels::{Attention, Seen, normalize};
 
-use super::{cache, filled, fits};
+use super::{cache, filled, fits, team};
 use crate::error::Result;
+use crate::gpu::Team;
 use crate::tensor::CpuTensor;
 
 /// The attention of tokens [tokens, heads · head_dim] before it is divided: sums, and of each head the largest score and the total.
 pub fn attend(
+    threads: Option<&dyn Team>,
     attention: &Attention<'_>,
     q: &[f32],
     [keys, values]: [&CpuTensor<'_>; 2],
@@ -16,19 +18,26 @@ pub fn attend(
     let mut sums = filled(0.0, q.len())?;
     let mut totals = filled(0.0, seen.len() * attention.heads * 2)?;
     let caches = [cache::cache(keys, attention.head_dim)?, cache::cache(values, attention.head_dim)?];
-    fits(attention.attend(q, caches, seen, &mut sums, &mut totals))?;
+    let is_done = match threads {
+        Some(threads) => team::attend(threads, attention, q, caches, seen, [&mut sums, &mut totals])?,
+        None => false,
+    };
+    if !is_done {
+        fits(attention.attend(q, caches, seen, &mut sums, &mut totals))?;
+    }
     Ok((sums, totals))
 }
 
 /// The same, divided. `sinks` are heads' scores without values.
 pub fn attention(
+    threads: Option<&dyn Team>,
     attention: &Attention<'_>,
     sinks: Option<&[f32]>,
     q: &[f32],
     caches: [&CpuTensor<'_>; 2],
     seen: &[Seen],
 ) -> Result<Vec<f32>> {
-    let (mut sums, totals) = attend(attention, q, caches, seen)?;
+    let (mut sums, totals) = attend(threads, attention, q, caches, seen)?;
     fits(normalize(&mut sums, &totals, sinks))?;
     Ok(sums)
 }

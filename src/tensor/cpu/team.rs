@@ -1,12 +1,12 @@
-//! Weights in the memory of several threads.
+//! Weights in the memory of several threads, and attention by them.
 
 use std::ops::Range;
 
 use rillm_cpu_kernels as kernels;
 
-use super::filled;
+use super::{filled, fits};
 use crate::error::Result;
-use crate::gpu::{Problem, TeamBytes, TeamMatrix};
+use crate::gpu::{Problem, Team, TeamAttention, TeamBytes, TeamMatrix};
 use crate::tensor::{DType, Desc};
 
 /// Whether weights of this kind are in the team's memory, if there is a team: those in formats that have names both sides know.
@@ -81,6 +81,37 @@ impl<'a> TeamWeight<'a> {
     /// A row as floats.
     pub fn row(&self, row: usize, out: &mut [f32]) -> Result<()> {
         done(self.bytes.team().row(self.matrix, row, out))
+    }
+}
+
+/// Multiplications below which attention is not worth several threads: some tens of microseconds.
+const LEAST: usize = 1 << 19;
+/// Multiplications for each byte that is copied below which it is not, either.
+const LEAST_A_BYTE: usize = 2;
+
+/// Attention by a team's threads. `false` if that would take longer, or if there is no room for it. How many threads there are does not matter, so
+/// that no answer depends on it: a team may be compiled with other instructions than this.
+pub fn attend(
+    team: &dyn Team,
+    attention: &kernels::Attention<'_>,
+    q: &[f32],
+    caches: [kernels::Cache<'_>; 2],
+    seen: &[kernels::Seen],
+    [sums, totals]: [&mut [f32]; 2],
+) -> Result<bool> {
+    let rows: usize = seen.iter().map(|seen| seen.rows.len()).sum();
+    let work = rows.saturating_mul(2 * attention.heads * attention.head_dim);
+    if work < LEAST {
+        return Ok(false);
+    }
+    let sent = fits(kernels::Sent::new(attention, q, caches, seen))?;
+    if work / LEAST_A_BYTE < sent.bytes() {
+        return Ok(false);
+    }
+    let kernels::Sent { ref words, q, keys, values, numbers } = sent;
+    match team.attend(TeamAttention { words, q, keys, values, numbers }, sums, totals) {
+        Err(Problem::NoRoom(_)) => Ok(false),
+        result => done(result).map(|()| true),
     }
 }
 

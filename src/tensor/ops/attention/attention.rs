@@ -128,7 +128,7 @@ impl Reference for Attention {
     fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
         let [q, k, v, state] = &tensors.inputs[..] else { bail!(Internal, "attention without four inputs") };
         let seen = causal(self.window, state.u32s()?[0] as usize, q.desc.shape.matrix()?.0);
-        let out = attention(&self.on_cpu(Added::Nothing), None, q.f32s()?, [k, v], &seen)?;
+        let out = attention(tensors.team, &self.on_cpu(Added::Nothing), None, q.f32s()?, [k, v], &seen)?;
         tensors.output(0)?.write_f32s(&out)
     }
 }

@@ -106,7 +106,7 @@ impl Reference for AttentionPerHead {
             PerHead::Distances { reach } => (Added::Distances { numbers, reach }, None),
         };
         let seen = causal(self.attention.window, state.u32s()?[0] as usize, q.desc.shape.matrix()?.0);
-        let out = attention(&self.attention.on_cpu(added), sinks, q.f32s()?, [k, v], &seen)?;
+        let out = attention(tensors.team, &self.attention.on_cpu(added), sinks, q.f32s()?, [k, v], &seen)?;
         tensors.output(0)?.write_f32s(&out)
     }
 }

@@ -126,7 +126,7 @@ impl Reference for AttentionSpans {
         let (tokens, _) = q.desc.shape.matrix()?;
         let spans = spans.u32s()?.chunks_exact(2).cycle().take(tokens).enumerate();
         let seen: Vec<Seen> = spans.map(|(own, span)| Seen { rows: span[0] as usize..span[1] as usize, own }).collect();
-        let out = attention(&self.attention().on_cpu(added), None, q.f32s()?, [k, v], &seen)?;
+        let out = attention(tensors.team, &self.attention().on_cpu(added), None, q.f32s()?, [k, v], &seen)?;
         tensors.output(0)?.write_f32s(&out)
     }
 }

@@ -111,7 +111,7 @@ impl Reference for LatentAttention {
         let (tokens, _) = q.desc.shape.matrix()?;
         let first = state.u32s()?.first().copied().unwrap_or(0) as usize;
         let all = Attention { heads, kv_heads: 1, head_dim, scale, window, softcap: None }.on_cpu(Added::Nothing);
-        let sums = attention(&all, None, q.f32s()?, [cache, cache], &causal(window, first, tokens))?;
+        let sums = attention(tensors.team, &all, None, q.f32s()?, [cache, cache], &causal(window, first, tokens))?;
         let out = tensors.output(0)?.f32s_mut()?;
         for (out, sums) in out.chunks_exact_mut(rank).zip(sums.chunks_exact(head_dim)) {
             out.copy_from_slice(&sums[turned..]);
