@@ -17,8 +17,9 @@ pub(crate) fn padded(x: &[f32]) -> F32x4 {
     }
 }
 
+/// Writes as many lanes as there is room for.
 #[inline(always)]
-fn put(out: &mut [f32], vector: F32x4) {
+pub(crate) fn put(out: &mut [f32], vector: F32x4) {
     let lanes = vector.lanes();
     let count = out.len();
     out.copy_from_slice(&lanes[..count]);

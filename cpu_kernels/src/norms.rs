@@ -1,8 +1,13 @@
-//! Norms of one token.
+//! Norms of one token, and sums.
 
 use crate::format::{Mismatch, expect};
-use crate::lanes::{map2, sum};
+use crate::lanes::{map2, sum, update};
 use crate::simd::F32x4;
+
+/// x + y, for as many numbers as both have.
+pub fn add(x: &mut [f32], y: &[f32]) {
+    update(x, y, F32x4::add);
+}
 
 /// x / √(mean x² + ε) · weight (Zhang, Sennrich 2019).
 pub fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) -> Result<(), Mismatch> {

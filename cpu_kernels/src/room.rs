@@ -17,6 +17,11 @@ pub fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>, Mismatch> {
     Ok(all)
 }
 
+/// `count` zeros, which memory that is new has already.
+pub fn zeros(count: usize) -> Result<Vec<f32>, Mismatch> {
+    bytemuck::allocation::try_zeroed_vec(count).map_err(|()| Mismatch::no_room(count.saturating_mul(4)))
+}
+
 /// Makes it `count` elements. Those that come are all the same.
 pub(crate) fn resized<T: Clone>(all: &mut Vec<T>, count: usize, value: T) -> Result<(), Mismatch> {
     let more = count.saturating_sub(all.len());
@@ -27,12 +32,17 @@ pub(crate) fn resized<T: Clone>(all: &mut Vec<T>, count: usize, value: T) -> Res
 
 #[cfg(test)]
 mod tests {
-    use super::{filled, reserved};
+    use super::{filled, reserved, zeros};
 
     #[test]
     fn no_room_is_told_from_what_does_not_fit() {
         assert_eq!(filled(0.5f32, 3), Ok(vec![0.5; 3]));
-        for error in [filled(0f32, usize::MAX / 4).unwrap_err(), reserved::<u64>(usize::MAX).unwrap_err()] {
+        assert_eq!(zeros(3), Ok(vec![0.0; 3]));
+        for error in [
+            filled(0f32, usize::MAX / 4).unwrap_err(),
+            zeros(usize::MAX / 4).unwrap_err(),
+            reserved::<u64>(usize::MAX).unwrap_err(),
+        ] {
             assert!(error.is_no_room(), "{error}");
         }
         let other = crate::format::expect("rows", 3, 4).unwrap_err();

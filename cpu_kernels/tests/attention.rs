@@ -288,3 +288,48 @@ fn what_does_not_fit_is_refused() {
     assert!(odd.attend(&[0.0; 48], caches, &seen(4), &mut [0.0; 48], &mut [0.0; 6]).is_err());
     assert!(Cache::q8_0(&[0; 68], 33, 33).is_err());
 }
+
+#[test]
+fn numbers_become_the_nearest_half_floats() {
+    let mut numbers = vec![f32::INFINITY, f32::NEG_INFINITY, 1e-10, -1e-10, 1e10, f32::MAX, f32::MIN_POSITIVE, 1e-45];
+    // Each half float, what is halfway to the next one, and what is next to that on both sides.
+    for bits in 0..=u16::MAX {
+        let half = f16::from_bits(bits).to_f32();
+        let next = f16::from_bits(bits.wrapping_add(1)).to_f32();
+        let middle = half + (next - half) / 2.0;
+        numbers.extend([half, middle, middle.next_up(), middle.next_down()]);
+    }
+    let mut got = vec![0; 2 * numbers.len()];
+    rillm_cpu_kernels::to_f16(&numbers, &mut got);
+    for (x, got) in numbers.iter().zip(got.chunks_exact(2)) {
+        let (got, wanted) = (u16::from_le_bytes([got[0], got[1]]), f16::from_f32(*x).to_bits());
+        assert!(got == wanted, "{x:e} ({:x}): {got:x}, wanted {wanted:x}", x.to_bits());
+    }
+    // As many as there are, and no byte more.
+    for count in 0..20 {
+        let mut all = vec![7; 64];
+        rillm_cpu_kernels::to_f16(&numbers[100..][..count], &mut all);
+        let wanted: Vec<u8> = numbers[100..][..count].iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect();
+        assert_eq!((&all[..2 * count], all[2 * count..].iter().all(|byte| *byte == 7)), (&wanted[..], true));
+    }
+}
+
+#[test]
+fn pairs_are_turned() {
+    let mut rng = Rng(3);
+    for (pairs, rest) in [(1, 0), (4, 0), (7, 3), (32, 0), (33, 31)] {
+        let head = rng.floats(2 * pairs + rest);
+        let [sines, cosines] = [(); 2].map(|()| rng.floats(pairs));
+        let [mut halves, mut neighbours] = [head.clone(), head.clone()];
+        rillm_cpu_kernels::turn_halves(&mut halves, &sines, &cosines);
+        rillm_cpu_kernels::turn_neighbours(&mut neighbours, &sines, &cosines);
+        for i in 0..pairs {
+            for (got, [a, b]) in [(&halves, [i, i + pairs]), (&neighbours, [2 * i, 2 * i + 1])] {
+                let (x, y, sin, cos) = (head[a], head[b], sines[i], cosines[i]);
+                assert_eq!([got[a], got[b]], [x * cos - y * sin, x * sin + y * cos], "{pairs} pairs, {i}");
+            }
+        }
+        assert_eq!(halves[2 * pairs..], head[2 * pairs..]);
+        assert_eq!(neighbours[2 * pairs..], head[2 * pairs..]);
+    }
+}

@@ -4,6 +4,7 @@ use rillm_cpu_kernels::Mismatch;
 
 use crate::attended::AttentionJob;
 use crate::product::Product;
+use crate::rounding::Rounding;
 
 /// Multiplications below which a part is not worth a thread: some microseconds.
 const LEAST: usize = 1 << 16;
@@ -25,10 +26,13 @@ pub enum Job {
     Product(Product),
     /// Attention over keys and values.
     Attention(AttentionJob),
+    /// Activations as int8.
+    Rounding(Rounding),
 }
 
 const PRODUCT: usize = 0;
 const ATTENTION: usize = 1;
+const ROUNDING: usize = 2;
 
 impl Job {
     /// How many parts it has.
@@ -36,6 +40,7 @@ impl Job {
         match self {
             Self::Product(product) => product.parts(),
             Self::Attention(attention) => attention.parts(),
+            Self::Rounding(rounding) => rounding.parts(),
         }
     }
 
@@ -43,12 +48,17 @@ impl Job {
         match self {
             Self::Product(product) => (PRODUCT, product.words()),
             Self::Attention(attention) => (ATTENTION, attention.words()),
+            Self::Rounding(rounding) => (ROUNDING, rounding.words()),
         }
     }
 
     /// Words of two jobs give one that nobody may work on.
     pub(crate) fn of(kind: usize, words: [usize; WORDS]) -> Self {
-        if kind == ATTENTION { Self::Attention(AttentionJob::of(words)) } else { Self::Product(Product::of(words)) }
+        match kind {
+            ATTENTION => Self::Attention(AttentionJob::of(words)),
+            ROUNDING => Self::Rounding(Rounding::of(words)),
+            _ => Self::Product(Product::of(words)),
+        }
     }
 
     /// Does a part.
@@ -63,6 +73,7 @@ impl Job {
             match self {
                 Self::Product(product) => product.work(part),
                 Self::Attention(attention) => attention.work(part),
+                Self::Rounding(rounding) => rounding.work(part),
             }
         }
     }

@@ -10,6 +10,7 @@ mod board;
 mod job;
 mod lock;
 mod product;
+mod rounding;
 mod threads;
 #[cfg(target_arch = "wasm32")]
 mod wasm;
@@ -19,4 +20,5 @@ pub use board::{Board, Outcome};
 pub use job::Job;
 pub use lock::Lock;
 pub use product::{Matrix, Product};
+pub use rounding::Rounding;
 pub use threads::Threads;

@@ -1,6 +1,7 @@
 //! The module's exports and imports, and the memory's allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System, alloc_zeroed, dealloc};
+use std::cell::UnsafeCell;
 use std::process::abort;
 use std::sync::atomic::AtomicU32;
 
@@ -11,9 +12,22 @@ use crate::board::{Board, Outcome};
 use crate::job::Job;
 use crate::lock::Lock;
 use crate::product::{Matrix, Product};
+use crate::rounding::Rounding;
 use crate::threads::Threads;
 
 static BOARD: Board = Board::new();
+
+/// Activations of the last product, whose memory serves the next one.
+struct OfLeader(UnsafeCell<Quantized>);
+
+#[expect(unsafe_code, reason = "the leader alone has it")]
+// SAFETY: helpers read what a job names, while the leader waits for them.
+unsafe impl Sync for OfLeader {}
+
+static ROUNDED: OfLeader = OfLeader(UnsafeCell::new(Quantized::none()));
+
+/// Numbers of them that are kept at most: 6 to 12 MB.
+const MOST_KEPT: usize = 4 << 20;
 
 /// How often a thread looks whether the allocator is free: for seconds. What takes longest in there are the zeros of a matrix.
 const LOOKS: u32 = 1 << 30;
@@ -185,27 +199,26 @@ pub extern "C" fn multiply(
 ) -> u32 {
     let matrix = matrix(at, gguf_type, is_packed, rows, columns);
     let threads = BOARD.joined() as usize + 1;
-    let run = |x: usize| {
-        let job = Job::Product(Product::new(matrix, first..end, tokens, [x, out], threads));
-        // SAFETY: the engine has all of it, and waits here.
-        status(unsafe { BOARD.run(&job, &Workers) })
-    };
+    // SAFETY: the engine has all of it, and waits here.
+    let run = |job: Job| unsafe { BOARD.run(&job, &Workers) };
+    let product = |x: usize| run(Job::Product(Product::new(matrix, first..end, tokens, [x, out], threads)));
     if !matrix.is_packed {
-        return run(x);
+        return status(product(x));
     }
-    // SAFETY: the same.
-    let floats = unsafe { std::slice::from_raw_parts(x as *const f32, tokens * columns) };
-    match Quantized::new(floats, tokens, columns) {
-        Ok(quantized) => {
-            let outcome = run(std::ptr::from_ref(&quantized).addr());
-            if outcome == status(Outcome::Broken) {
-                // A helper may still read it.
-                std::mem::forget(quantized);
-            }
-            outcome
-        }
-        Err(mismatch) => fits(Err(mismatch)),
+    // SAFETY: only the leader calls this.
+    let rounded = unsafe { &mut *ROUNDED.0.get() };
+    let outcome = match Rounding::new(x, [tokens, columns], rounded, threads) {
+        Ok(rounding) => match run(Job::Rounding(rounding)) {
+            Outcome::Done => product(std::ptr::from_ref(rounded).addr()),
+            outcome => outcome,
+        },
+        Err(mismatch) => return fits(Err(mismatch)),
+    };
+    // Of a thread that broke it may still be read.
+    if outcome != Outcome::Broken && tokens.saturating_mul(columns) > MOST_KEPT {
+        *rounded = Quantized::none();
     }
+    status(outcome)
 }
 
 /// Attention of what `words` say (`Sent`), with what they name at the other addresses; written to `sums` and `totals`.

@@ -8,7 +8,7 @@ use std::thread::{scope, sleep, yield_now};
 use std::time::{Duration, Instant};
 
 use rillm_cpu_kernels::{Format, Packed, Quantized, Weights, mat_mul, mat_mul_packed, pack};
-use rillm_cpu_team::{Board, Job, Matrix, Outcome, Product, Threads};
+use rillm_cpu_team::{Board, Job, Matrix, Outcome, Product, Rounding, Threads};
 
 #[path = "../../cpu_kernels/tests/support/mod.rs"]
 mod support;
@@ -103,15 +103,23 @@ impl Subject {
     /// The product as the board gives it, of rows that begin with a group.
     fn run(&self, board: &Board, threads: &impl Threads, first: usize, end: usize) -> (Outcome, Vec<f32>) {
         let mut out = vec![f32::NAN; self.tokens * (end - first)];
-        let quantized =
-            self.matrix.is_packed.then(|| Quantized::new(&self.x, self.tokens, self.matrix.columns).unwrap());
-        let x = match &quantized {
-            Some(x) => std::ptr::from_ref(x).expose_provenance(),
-            None => self.x.as_ptr().expose_provenance(),
-        };
+        let n = board.joined() as usize + 1;
+        let mut rounded = Quantized::none();
+        let mut x = self.x.as_ptr().expose_provenance();
+        if self.matrix.is_packed {
+            // Where there were other activations before, or none.
+            rounded.make_room(self.tokens % 3 * 40, 512).unwrap();
+            let rounding = Rounding::new(x, [self.tokens, self.matrix.columns], &mut rounded, n).unwrap();
+            // SAFETY: all of it lives until the end of this function.
+            let outcome = unsafe { board.run(&Job::Rounding(rounding), threads) };
+            if outcome != Outcome::Done {
+                return (outcome, out);
+            }
+            x = std::ptr::from_ref(&rounded).expose_provenance();
+        }
         let matrix = Matrix { at: self.bytes.at(), ..self.matrix };
         let addresses = [x, out.as_mut_ptr().expose_provenance()];
-        let job = Job::Product(Product::new(matrix, first..end, self.tokens, addresses, board.joined() as usize + 1));
+        let job = Job::Product(Product::new(matrix, first..end, self.tokens, addresses, n));
         // SAFETY: all of it lives until the end of this function.
         let outcome = unsafe { board.run(&job, threads) };
         (outcome, out)
@@ -154,8 +162,16 @@ fn products_are_those_of_one_thread_bit_for_bit() {
         .iter()
         .filter(|known| known.format.block().0 <= 256 && !matches!(known.format, Format::Groups(_) | Format::Other(_)))
     {
-        for shape in [[1, 256, 1], [0, 256, 2], [7, 512, 3], [331, 256, 1], [257, 256, 5], [1009, 256, 2], [96, 256, 0]]
-        {
+        for shape in [
+            [1, 256, 1],
+            [0, 256, 2],
+            [7, 512, 3],
+            [331, 256, 1],
+            [257, 256, 5],
+            [1009, 256, 2],
+            [96, 256, 0],
+            [24, 512, 67],
+        ] {
             for is_packed in [false, true] {
                 if !is_packed || Packed::bytes(known.format, 1, 256).is_some() {
                     let what = format!("{} {shape:?}, packed: {is_packed}", known.name);

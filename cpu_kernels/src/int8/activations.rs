@@ -3,7 +3,7 @@
 use super::dots::Dots;
 use crate::blocks::PIECE;
 use crate::format::{Mismatch, expect};
-use crate::room::reserved;
+use crate::room::{reserved, resized};
 use crate::simd::{F32x4, I16x8, I32x4};
 
 /// Vectors of a piece.
@@ -15,18 +15,22 @@ pub type Native = super::dots::Bytes;
 #[cfg(not(target_feature = "relaxed-simd"))]
 pub type Native = super::dots::Halves;
 
-/// A piece of a token's activations: `scale · quant`.
+/// A piece of 32 of a token's activations: `scale · quant`.
 #[derive(Clone, Copy)]
-pub(super) struct Activation<Q> {
+pub struct Activation<Q> {
     pub(super) quads: Q,
     pub(super) scale: f32,
     /// The sums of the quants of both halves.
     pub(super) sums: [i32; 2],
 }
 
+/// A piece of activations.
+pub type Rounded = Activation<<Native as Dots>::Quads>;
+
 /// Activations [tokens, columns], rounded. `D` says how the build multiplies them, which changes no product.
 pub struct Quantized<D: Dots = Native> {
-    pub(super) pieces: Vec<Activation<D::Quads>>,
+    /// There may be more.
+    pieces: Vec<Activation<D::Quads>>,
     pub(super) tokens: usize,
     pub(super) columns: usize,
 }
@@ -37,6 +41,30 @@ impl Quantized {
     pub fn new(x: &[f32], tokens: usize, columns: usize) -> Result<Self, Mismatch> {
         Self::multiplied(x, tokens, columns)
     }
+
+    /// Without any, and without memory.
+    pub const fn none() -> Self {
+        Self { pieces: Vec::new(), tokens: 0, columns: 0 }
+    }
+
+    /// Makes room for activations and returns it: `round` has to write all of it. Memory that was there before is used again.
+    pub fn make_room(&mut self, tokens: usize, columns: usize) -> Result<&mut [Rounded], Mismatch> {
+        expect("columns of whole blocks of 32", columns.next_multiple_of(PIECE), columns)?;
+        let count = tokens.saturating_mul(columns) / PIECE;
+        if self.pieces.len() < count {
+            resized(&mut self.pieces, count, quantized::<Native>(&[0.0; PIECE]))?;
+        }
+        (self.tokens, self.columns) = (tokens, columns);
+        Ok(&mut self.pieces[..count])
+    }
+}
+
+/// Rounds activations as `Quantized::new` does, by whole pieces of 32.
+pub fn round(x: &[f32], out: &mut [Rounded]) -> Result<(), Mismatch> {
+    expect("activations of pieces", out.len() * PIECE, x.len())?;
+    let pieces = x.chunks_exact(PIECE).filter_map(|piece| piece.first_chunk());
+    out.iter_mut().zip(pieces).for_each(|(out, piece)| *out = quantized::<Native>(piece));
+    Ok(())
 }
 
 impl<D: Dots> Quantized<D> {
@@ -47,6 +75,11 @@ impl<D: Dots> Quantized<D> {
         let mut pieces = reserved(x.len() / PIECE)?;
         pieces.extend(x.chunks_exact(PIECE).filter_map(|piece| piece.first_chunk()).map(quantized::<D>));
         Ok(Self { pieces, tokens, columns })
+    }
+
+    /// Those of all tokens.
+    pub(super) fn pieces(&self) -> &[Activation<D::Quads>] {
+        &self.pieces[..self.tokens * self.columns / PIECE]
     }
 }
 

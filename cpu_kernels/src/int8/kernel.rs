@@ -13,7 +13,7 @@ use crate::simd::{F32x4, I32x4};
 /// The product of each row with each token's activations, written to `out` [tokens, rows].
 pub fn mat_mul_int8<D: Dots>(weights: &Packed<'_>, x: &Quantized<D>, out: &mut [f32]) -> Result<(), Mismatch> {
     check(weights, x, out)?;
-    multiply::<D>(weights, &x.pieces, out);
+    multiply::<D>(weights, x.pieces(), out);
     Ok(())
 }
 
@@ -35,10 +35,10 @@ pub fn mat_mul_packed(weights: &Packed<'_>, x: &Quantized, out: &mut [f32]) -> R
     check(weights, x, out)?;
     #[cfg(target_feature = "relaxed-simd")]
     if super::dots::has_pairs() {
-        multiply::<super::dots::Pairs>(weights, &x.pieces, out);
+        multiply::<super::dots::Pairs>(weights, x.pieces(), out);
         return Ok(());
     }
-    multiply::<Native>(weights, &x.pieces, out);
+    multiply::<Native>(weights, x.pieces(), out);
     Ok(())
 }
 

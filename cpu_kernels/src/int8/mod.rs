@@ -10,7 +10,7 @@ mod kernel;
 mod pack;
 mod records;
 
-pub use activations::Quantized;
+pub use activations::{Quantized, Rounded, round};
 pub use dots::{Bytes, Halves, Pairs};
 pub use kernel::{mat_mul_int8, mat_mul_packed};
 pub use pack::{GROUP, Packed, pack};

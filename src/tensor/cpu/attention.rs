@@ -2,7 +2,7 @@
 
 use rillm_cpu_kernels::{Attention, Seen, normalize};
 
-use super::{cache, filled, fits, team};
+use super::{cache, fits, team, zeros};
 use crate::error::Result;
 use crate::gpu::Team;
 use crate::tensor::CpuTensor;
@@ -15,8 +15,8 @@ pub fn attend(
     [keys, values]: [&CpuTensor<'_>; 2],
     seen: &[Seen],
 ) -> Result<(Vec<f32>, Vec<f32>)> {
-    let mut sums = filled(0.0, q.len())?;
-    let mut totals = filled(0.0, seen.len() * attention.heads * 2)?;
+    let mut sums = zeros(q.len())?;
+    let mut totals = zeros(seen.len() * attention.heads * 2)?;
     let caches = [cache::cache(keys, attention.head_dim)?, cache::cache(values, attention.head_dim)?];
     let is_done = match threads {
         Some(threads) => team::attend(threads, attention, q, caches, seen, [&mut sums, &mut totals])?,

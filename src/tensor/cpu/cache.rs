@@ -1,6 +1,6 @@
 //! Keys and values in a cache.
 
-use rillm_cpu_kernels::Cache;
+use rillm_cpu_kernels::{Cache, to_f16};
 
 use super::fits;
 use crate::error::Result;
@@ -34,11 +34,7 @@ pub fn store(cache: &mut CpuTensor<'_>, row: usize, head_dim: usize, values: &[f
     for (head, values) in values.chunks_exact(head_dim).enumerate() {
         let at = row * columns + head * stride;
         match dtype {
-            DType::F16 => {
-                for (bytes, value) in bytes[2 * at..].chunks_exact_mut(2).zip(values) {
-                    bytes.copy_from_slice(&half::f16::from_f32(*value).to_le_bytes());
-                }
-            }
+            DType::F16 => to_f16(values, &mut bytes[2 * at..]),
             DType::Q8_0 => kv_blocks::store(bytes, at, values),
             _ => bytes[4 * at..4 * (at + head_dim)].copy_from_slice(bytemuck::cast_slice(values)),
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rillm_cpu_kernels as kernels;
 
 use super::groups::{self, Ordered};
-use super::{filled, fits};
+use super::{fits, zeros};
 use crate::error::Result;
 use crate::tensor::quant::{Format, packed::kind_of};
 use crate::tensor::{CpuTensor, DType};
@@ -63,7 +63,7 @@ fn by_groups(
     if whole == rows {
         return multiply(rows, out);
     }
-    let mut products = filled(0.0, tokens * whole.len())?;
+    let mut products = zeros(tokens * whole.len())?;
     multiply(whole.clone(), &mut products)?;
     let before = rows.start - first;
     if !rows.is_empty() {
@@ -91,30 +91,40 @@ pub fn linear(weight: &CpuTensor<'_>, x: &[f32]) -> Result<Vec<f32>> {
 /// The products with some of the rows.
 pub fn linear_rows(weight: &CpuTensor<'_>, rows: Range<usize>, x: &[f32]) -> Result<Vec<f32>> {
     let (_, columns) = weight.desc.shape.matrix()?;
+    let mut out = zeros(x.len().checked_div(columns).unwrap_or(0) * rows.len())?;
+    write_linear_rows(weight, rows, x, &mut out)?;
+    Ok(out)
+}
+
+/// The products with all rows, written to `out` [tokens, rows].
+pub fn write_linear(weight: &CpuTensor<'_>, x: &[f32], out: &mut [f32]) -> Result<()> {
+    let (rows, columns) = weight.desc.shape.matrix()?;
+    if out.len() != x.len().checked_div(columns).unwrap_or(0) * rows {
+        bail!(Internal, "{} products of {} activations with {:?}", out.len(), x.len(), weight.desc);
+    }
+    write_linear_rows(weight, 0..rows, x, out)
+}
+
+fn write_linear_rows(weight: &CpuTensor<'_>, rows: Range<usize>, x: &[f32], out: &mut [f32]) -> Result<()> {
+    let (_, columns) = weight.desc.shape.matrix()?;
     let tokens = x.len().checked_div(columns).unwrap_or(0);
-    let mut out = filled(0.0, tokens * rows.len())?;
     if let Some(team) = weight.of_team()? {
         if team.is_packed() {
-            by_groups(rows, team.shape().0, tokens, &mut out, |rows, out| team.multiply(rows, x, out))?;
-        } else {
-            team.multiply(rows, x, &mut out)?;
+            return by_groups(rows, team.shape().0, tokens, out, |rows, out| team.multiply(rows, x, out));
         }
-        return Ok(out);
+        return team.multiply(rows, x, out);
     }
     if let Some(packed) = packed(weight)? {
         let x = fits(kernels::Quantized::new(x, tokens, columns))?;
-        by_groups(rows, packed.shape().0, tokens, &mut out, |rows, out| {
+        return by_groups(rows, packed.shape().0, tokens, out, |rows, out| {
             fits(kernels::mat_mul_packed(&fits(packed.rows(rows))?, &x, out))
-        })?;
-        return Ok(out);
+        });
     }
     if let Some(ordered) = Ordered::of(weight)? {
-        ordered.mat_mul(rows, tokens, x, &mut out)?;
-        return Ok(out);
+        return ordered.mat_mul(rows, tokens, x, out);
     }
     let weights = fits(weights(weight)?.rows(rows))?;
-    fits(kernels::mat_mul(&weights, tokens, x, &mut out))?;
-    Ok(out)
+    fits(kernels::mat_mul(&weights, tokens, x, out))
 }
 
 /// Rows as floats, one after the other.

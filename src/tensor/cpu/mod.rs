@@ -25,6 +25,11 @@ pub(super) fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>> {
     fits(rillm_cpu_kernels::filled(value, count))
 }
 
+/// `count` zeros; an error if there is no room.
+pub(super) fn zeros(count: usize) -> Result<Vec<f32>> {
+    fits(rillm_cpu_kernels::zeros(count))
+}
+
 /// The error as the device takes it. `what` has failed.
 pub(super) fn problem(what: &str, error: &Error) -> Problem {
     let text = format!("{what}: {}", error.message());

@@ -1,8 +1,11 @@
 //! The end of matrix products besides storing the result: a bias and a residual need no dispatch of their own
 //! (`wgsl/epilogue.wgsl`).
 
+use rillm_cpu_kernels::add;
+
 use crate::error::Result;
 use crate::gpu::Define;
+use crate::tensor::cpu::linear::{linear, write_linear};
 use crate::tensor::op::expect;
 use crate::tensor::{CpuTensors, DType, Desc, HostTensor};
 
@@ -60,16 +63,31 @@ impl Epilogue {
     /// Where the device is the CPU, for a product [tokens, rows].
     pub(super) fn on_cpu(self, tensors: &mut CpuTensors<'_>, operands: usize, mut product: Vec<f32>) -> Result<()> {
         if self.bias {
-            let bias = tensors.input(operands)?.f32s()?;
-            for row in product.chunks_exact_mut(bias.len().max(1)) {
-                row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
-            }
+            add_bias(tensors.input(operands)?.f32s()?, &mut product);
         }
         if !self.residual {
             return tensors.output(0)?.write_f32s(&product);
         }
         let residual = tensors.changed(operands + usize::from(self.bias))?.f32s_mut()?;
-        residual.iter_mut().zip(&product).for_each(|(x, y)| *x += y);
+        add(residual, &product);
+        Ok(())
+    }
+
+    /// The same for the product of the first two inputs, written to its place at once if that is an output.
+    pub(super) fn multiply_on_cpu(self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        if self.residual {
+            let product = linear(tensors.input(1)?, tensors.input(0)?.f32s()?)?;
+            return self.on_cpu(&mut tensors, 2, product);
+        }
+        let CpuTensors { inputs, outputs, .. } = &mut tensors;
+        let ([x, weight, more @ ..], [out]) = (&inputs[..], &mut outputs[..]) else {
+            bail!(Internal, "a product of {} inputs with {} outputs", inputs.len(), outputs.len())
+        };
+        let out = out.f32s_mut()?;
+        write_linear(weight, x.f32s()?, out)?;
+        if let (true, [bias, ..]) = (self.bias, more) {
+            add_bias(bias.f32s()?, out);
+        }
         Ok(())
     }
 
@@ -97,4 +115,9 @@ impl Epilogue {
         let product: Vec<f32> = product.iter().map(|value| *value as f32).collect();
         Ok(vec![HostTensor::f32(&dims, &product)])
     }
+}
+
+/// Adds a bias to each row.
+fn add_bias(bias: &[f32], rows: &mut [f32]) {
+    rows.chunks_exact_mut(bias.len().max(1)).for_each(|row| add(row, bias));
 }

@@ -7,7 +7,6 @@
 use super::mat_vec::{LARGE_VOCABULARY, infer_linear, ragged, reference_linear, weight_shapes};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::cpu::linear::linear;
 use crate::tensor::op::on_cpu;
 use crate::tensor::ops::Epilogue;
 use crate::tensor::quant::{BLOCK, FORMATS, in_cases};
@@ -67,9 +66,8 @@ impl Reference for MatMul {
         self.epilogue.reference(inputs, OPERANDS, product, [tokens, rows])
     }
 
-    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
-        let product = linear(tensors.input(1)?, tensors.input(0)?.f32s()?)?;
-        self.epilogue.on_cpu(&mut tensors, OPERANDS, product)
+    fn run_on_cpu(&self, tensors: CpuTensors<'_>) -> Result<()> {
+        self.epilogue.multiply_on_cpu(tensors)
     }
 }
 

@@ -3,9 +3,9 @@
 //! Reading the weight once takes most of the time. So neighbouring lanes read neighbouring blocks of a row, each loaded activation
 //! serves several rows, and sums are over the lanes of a subgroup, without workgroup memory if there are subgroups.
 
+use super::epilogue::Epilogue;
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::cpu::linear::linear;
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::quant::{BLOCK, FORMATS, Format, in_cases};
@@ -57,9 +57,8 @@ impl Reference for MatVec {
         Ok(vec![HostTensor::f32(&[1, rows], &product)])
     }
 
-    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
-        let product = linear(tensors.input(1)?, tensors.input(0)?.f32s()?)?;
-        tensors.output(0)?.write_f32s(&product)
+    fn run_on_cpu(&self, tensors: CpuTensors<'_>) -> Result<()> {
+        Epilogue::NONE.multiply_on_cpu(tensors)
     }
 }
 
