@@ -15,7 +15,7 @@ pub struct Attended<'a> {
     seen: Vec<Seen>,
     /// Addresses of the sums [tokens, heads · head_dim] and of the totals [tokens, heads, 2].
     out: [usize; 2],
-    /// Heads of keys, and tokens, of a part.
+    /// Query heads, and tokens, of a part. The heads share one of keys, or are all that share some.
     of_part: [usize; 2],
 }
 
@@ -35,27 +35,45 @@ impl<'a> Attended<'a> {
         let work = rows.saturating_mul(2 * attention.heads * attention.head_dim);
         let parts = parts_for(work, threads);
         let (heads, tokens) = (attention.kv_heads.max(1), seen.len().max(1));
-        // By heads first, since heads share nothing.
+        // By heads of keys first, since these share nothing, then by tokens. Of few tokens by query heads, two at least, and not more than a
+        // thread needs: each part makes floats of the same keys.
+        let group = attention.heads.div_ceil(heads).max(1);
         let by_tokens = parts.div_ceil(heads).min(tokens / LEAST_TOKENS).max(1);
-        let of_part = [heads.div_ceil(parts.min(heads)), tokens.div_ceil(by_tokens)];
+        let by_queries = threads.min(parts).div_ceil(heads * by_tokens).min(group.div_ceil(2)).max(1);
+        let of_heads =
+            if by_queries > 1 { group.div_ceil(by_queries) } else { group * heads.div_ceil(parts.min(heads)) };
+        let of_part = [of_heads, tokens.div_ceil(by_tokens)];
         Ok(Self { attention, q, caches, seen, out, of_part })
     }
 
     /// The job, for as long as this stays where it is.
     pub fn job(&self) -> AttentionJob {
-        let [heads, tokens] = self.of_part;
-        let parts = self.attention.kv_heads.div_ceil(heads) * self.seen.len().div_ceil(tokens);
+        let parts = self.by_heads() * self.seen.len().div_ceil(self.of_part[1]);
         AttentionJob { attended: std::ptr::from_ref(self).expose_provenance(), parts: parts.max(1) as u32 }
+    }
+
+    /// Parts of the heads of a token.
+    fn by_heads(&self) -> usize {
+        let Attention { heads, kv_heads, .. } = self.attention;
+        let (of_part, group) = (self.of_part[0], heads.checked_div(kv_heads).unwrap_or(0));
+        if of_part < group { kv_heads * group.div_ceil(of_part) } else { heads.div_ceil(of_part).max(1) }
     }
 
     /// Those that see most come first, so that the last parts are short.
     fn part(&self, part: usize) -> Part {
-        let [heads, tokens] = self.of_part;
-        let (all_heads, all_tokens) = (self.attention.kv_heads, self.seen.len());
-        let of_heads = all_heads.div_ceil(heads).max(1);
-        let head = part % of_heads * heads;
-        let token = (all_tokens.div_ceil(tokens).saturating_sub(1 + part / of_heads)) * tokens;
-        Part { tokens: token..all_tokens.min(token + tokens), kv_heads: head..all_heads.min(head + heads) }
+        let Attention { heads, kv_heads, .. } = self.attention;
+        let ([of_part, tokens], by_heads) = (self.of_part, self.by_heads());
+        let (group, at) = (heads.checked_div(kv_heads).unwrap_or(0), part % by_heads);
+        let heads = if of_part < group {
+            let by_queries = group.div_ceil(of_part);
+            let (kv_head, first) = (at / by_queries, at % by_queries * of_part);
+            kv_head * group + first..kv_head * group + group.min(first + of_part)
+        } else {
+            at * of_part..heads.min((at + 1) * of_part)
+        };
+        let all = self.seen.len();
+        let token = (all.div_ceil(tokens).saturating_sub(1 + part / by_heads)) * tokens;
+        Part { tokens: token..all.min(token + tokens), heads }
     }
 
     /// # Safety

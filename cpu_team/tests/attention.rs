@@ -11,7 +11,6 @@ use rillm_cpu_kernels::{Added, Attention, Cache, Received, Seen, Sent};
 use rillm_cpu_team::{Attended, Board, Job, Outcome, Threads};
 
 #[path = "../../cpu_kernels/tests/support/mod.rs"]
-#[allow(dead_code, reason = "formats are for products")]
 mod support;
 
 use support::Rng;
@@ -163,11 +162,11 @@ fn bits(floats: &[Vec<f32>; 2]) -> [Vec<u32>; 2] {
 fn attention_is_that_of_one_thread_bit_for_bit() {
     let mut rng = Rng(23);
     let mut subjects = Vec::new();
-    for index in 0..SHAPES.len() {
+    for (index, shape) in SHAPES.iter().enumerate() {
         for kind in [Kind::F32, Kind::F16, Kind::Q8_0] {
             let subject = Subject::new(index, kind, &mut rng);
             let alone = bits(&subject.alone());
-            subjects.push((subject, alone, format!("{:?}, {kind:?}", SHAPES[index])));
+            subjects.push((subject, alone, format!("{shape:?}, {kind:?}")));
         }
     }
     for helpers in [0, 1, 2, 6] {

@@ -50,13 +50,13 @@ pub struct Seen {
     pub own: usize,
 }
 
-/// Some of the tokens and of the heads of keys.
+/// Some of the tokens and of the query heads.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// Tokens.
     pub tokens: Range<usize>,
-    /// Heads of keys and values, with all query heads that use them.
-    pub kv_heads: Range<usize>,
+    /// Query heads.
+    pub heads: Range<usize>,
 }
 
 /// The first row that a token sees.
@@ -94,7 +94,7 @@ impl Attention<'_> {
     ) -> Result<(), Mismatch> {
         expect("sums of tokens", q.len(), sums.len())?;
         expect("totals of tokens", seen.len() * self.heads * 2, totals.len())?;
-        let all = Part { tokens: 0..seen.len(), kv_heads: 0..self.kv_heads };
+        let all = Part { tokens: 0..seen.len(), heads: 0..self.heads };
         self.attend_part(q, caches, seen, all, |at, sum, total| {
             sums[at * self.head_dim..][..self.head_dim].copy_from_slice(sum);
             totals[2 * at..][..2].copy_from_slice(&total);
@@ -114,16 +114,20 @@ impl Attention<'_> {
         self.check(q, caches, seen)?;
         let (dim, group, of_token) = (self.head_dim, self.group(), self.heads * self.head_dim);
         let begin = begin_of(seen);
-        let Part { tokens, kv_heads } = part;
-        let (Some(seen), true) = (seen.get(tokens.clone()), kv_heads.end <= self.kv_heads) else {
+        let Part { tokens, heads } = part;
+        let (Some(seen), true) = (seen.get(tokens.clone()), heads.end <= self.heads) else {
             return Err(Mismatch { what: "tokens of a part", expected: seen.len(), found: tokens.end });
         };
         let q = &q[tokens.start * of_token..tokens.end * of_token];
         let mut work = Work::default();
-        for kv_head in kv_heads {
-            self.of_kv_head(kv_head, q, caches, seen, begin, &mut work)?;
+        for kv_head in 0..self.kv_heads {
+            let heads = heads.start.max(kv_head * group)..heads.end.min((kv_head + 1) * group);
+            if heads.is_empty() {
+                continue;
+            }
+            self.of_heads(&heads, q, caches, seen, begin, &mut work)?;
             for (index, (of_query, total)) in work.sums.chunks_exact(work.wide).zip(&work.totals).enumerate() {
-                let at = (tokens.start + index / group) * self.heads + kv_head * group + index % group;
+                let at = (tokens.start + index / heads.len()) * self.heads + heads.start + index % heads.len();
                 put(at, &bytemuck::cast_slice(of_query)[..dim], *total);
             }
         }
@@ -146,21 +150,22 @@ impl Attention<'_> {
         Ok(())
     }
 
-    /// Tiles begin at multiples of `TILE` from `begin` on.
-    fn of_kv_head(
+    /// Of heads that share a head of keys. Tiles begin at multiples of `TILE` from `begin` on.
+    fn of_heads(
         &self,
-        kv_head: usize,
+        heads: &Range<usize>,
         q: &[f32],
         [keys, values]: [Cache<'_>; 2],
         seen: &[Seen],
         begin: usize,
         work: &mut Work,
     ) -> Result<(), Mismatch> {
-        let (dim, group) = (self.head_dim, self.group());
+        let (dim, group) = (self.head_dim, heads.len());
+        let kv_head = heads.start / self.group();
         work.begin(dim, seen.len() * group)?;
         let wide = work.wide;
         for (index, out) in work.q.chunks_exact_mut(wide).enumerate() {
-            let at = index / group * self.heads + kv_head * group + index % group;
+            let at = index / group * self.heads + heads.start + index % group;
             floats(&q[at * dim..][..dim], out);
         }
         let scale = F32x4::splat(self.scale);
@@ -183,7 +188,7 @@ impl Attention<'_> {
             while let Some(rows) = rows_of(index) {
                 let at = rows.start.saturating_sub(first);
                 let place =
-                    |index: usize| Place { index, head: kv_head * group + index % group, seen: &seen[index / group] };
+                    |index: usize| Place { index, head: heads.start + index % group, seen: &seen[index / group] };
                 if rows.is_empty() {
                     index += group;
                 } else if rows_of(index + 1).as_ref() == Some(&rows) {

@@ -109,11 +109,6 @@ impl<'a> Sent<'a> {
         }
         Ok(Self { words, q, keys, values, numbers })
     }
-
-    /// How many bytes of queries, keys and values there are.
-    pub fn bytes(&self) -> usize {
-        size_of_val(self.q) + self.keys.len() + self.values.len()
-    }
 }
 
 fn word(number: usize) -> Result<u32, Mismatch> {

@@ -84,10 +84,9 @@ impl<'a> TeamWeight<'a> {
     }
 }
 
-/// Multiplications below which attention is not worth several threads: some tens of microseconds.
-const LEAST: usize = 1 << 19;
-/// Multiplications for each byte that is copied below which it is not, either.
-const LEAST_A_BYTE: usize = 2;
+/// Multiplications below which attention is not worth several threads: some tens of microseconds, and a call takes ten. Copies take a tenth of what
+/// is computed with them, or less.
+const LEAST: usize = 1 << 18;
 
 /// Attention by a team's threads. `false` if that would take longer, or if there is no room for it. How many threads there are does not matter, so
 /// that no answer depends on it: a team may be compiled with other instructions than this.
@@ -105,9 +104,6 @@ pub fn attend(
         return Ok(false);
     }
     let sent = fits(kernels::Sent::new(attention, q, caches, seen))?;
-    if work / LEAST_A_BYTE < sent.bytes() {
-        return Ok(false);
-    }
     let kernels::Sent { ref words, q, keys, values, numbers } = sent;
     match team.attend(TeamAttention { words, q, keys, values, numbers }, sums, totals) {
         Err(Problem::NoRoom(_)) => Ok(false),
