@@ -1,11 +1,16 @@
 //! The CPU as a device: every op by its function, held to its reference, and the runtime around it.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use pollster::block_on;
 
 use crate::support::adapter::context_with;
 use crate::support::parity::{assert_close, wanted, wanted_of};
+use crate::support::team::LocalTeam;
 use rillm::Code;
-use rillm::gpu::{Binding, Shader, Template};
+use rillm::gpu::{Binding, Shader, Team, Template};
 use rillm::tensor::quant::packed::{self, Kind};
 use rillm::tensor::{
     Context, DType, DeviceKind, DeviceOptions, HostTensor, Rng, TargetRows, Tensor, WeightUpload, ops, quant,
@@ -28,6 +33,33 @@ fn functions_agree_with_references() {
             }
         }
     }
+}
+
+/// Attention by the device's threads, where there is enough of it: as without them, to the bit.
+#[test]
+fn attention_by_threads_agrees_with_references() {
+    let team = Arc::new(LocalTeam::default());
+    let of_team = Some(team.clone() as Arc<dyn Team>);
+    let with_team = context_with(&DeviceOptions { kind: DeviceKind::Cpu, team: of_team, ..Default::default() });
+    let alone = cpu();
+    let mut tried = BTreeSet::new();
+    for (name, cases) in wanted().filter(|(name, _)| name.contains("attention")) {
+        for (index, case) in cases().iter().enumerate() {
+            let before = team.attentions.load(Ordering::Relaxed);
+            let got = block_on(with_team.run_case(case)).unwrap();
+            if team.attentions.load(Ordering::Relaxed) > before {
+                tried.insert(*name);
+                let wanted = wanted_of(name, index, case);
+                for ((got, alone), wanted) in got.iter().zip(block_on(alone.run_case(case)).unwrap()).zip(&*wanted) {
+                    assert_close(&format!("{name}, case {index}"), got, wanted, case.tolerance);
+                    assert!(got.bytes == alone.bytes, "{name}, case {index}: not as without threads");
+                }
+            }
+        }
+    }
+    let all = ["attention", "attention_prefill", "attention_spans", "attention_split", "latent_attention"];
+    let are_all = all.iter().all(|name| tried.contains(name));
+    assert!(are_all || std::env::var("RILLM_OPS").is_ok(), "{tried:?}");
 }
 
 #[test]
