@@ -509,9 +509,8 @@ export class Engine {
         this.#check();
         const { signal } = readOptions('the options of a request', options, REQUEST);
         const { fields, answer } = split(request);
-        const data = await this.#inTurn(() => this.#host.score(kind, fields, signal), signal);
-        if (signal?.aborted) throw abortError(signal, SCORED[kind]);
-        return answer(data, model);
+        const scoring = this.#inTurn(() => this.#host.score(kind, fields, signal), signal);
+        return answer(await unlessAborted(scoring, signal, SCORED[kind]), model);
       };
     const responses = creatorOf(model, store, async (request, shapes, options) =>
       this.#create('chat', shapes, withReasoningEffort(request), options),
@@ -552,9 +551,15 @@ export class Engine {
       throw toEngineError(thrown);
     }
     if (stream) return new CompletionStream(running, shapes, includeUsage);
+    const next = () => unlessAborted(running.next(), signal, 'the generation');
     const chunks = [];
-    for (let chunk = await running.next(); chunk !== undefined; chunk = await running.next()) chunks.push(chunk);
-    if (signal?.aborted && chunks.some((chunk) => chunk.finish_reason === 'cancelled')) throw abortError(signal, 'the generation');
+    try {
+      for (let chunk = await next(); chunk !== undefined; chunk = await next()) chunks.push(chunk);
+    } catch (thrown) {
+      // Nobody waits for the step that runs, but the turn is given back after it.
+      running.discard();
+      throw thrown;
+    }
     return shapes.whole(chunks);
   }
 

@@ -38,6 +38,8 @@ export const USAGE = `usage: npm run -s rill -- COMMAND
   bench frames   --model PATH|URL [--prompt-tokens N] [--new-tokens N] [--seconds N] [--repetitions N] [--context-length N]
            milliseconds between the frames of a page that draws, while the model is loaded and tuned, decodes and takes prompts in, with
            either kind of smoothness
+  bench aborts   --model PATH|URL [--device gpu|cpu] [--training] [--prompt-tokens N] [--new-tokens N] [--repetitions N]
+           milliseconds from an abort to its rejection, in each phase of a load and of what the model does
   bench dispatch [--model PATH|URL]
            needs no model; one that is given is not looked at
   bench ops      [--repetitions N]
@@ -129,6 +131,17 @@ const COMMANDS = {
     repetitions: text,
     'context-length': text,
   },
+  'bench aborts': {
+    model: text,
+    device: text,
+    training: flag,
+    precision: text,
+    autotune: text,
+    'prompt-tokens': text,
+    'new-tokens': text,
+    repetitions: text,
+    'context-length': text,
+  },
   'bench dispatch': { model: text },
   'bench ops': { repetitions: text },
 };
@@ -149,6 +162,8 @@ export function parseCommand(argv) {
     throw invalid(`--precision is fast or exact, got "${precision}"`);
   const { autotune } = values;
   if (autotune !== undefined && !AUTOTUNE.includes(autotune)) throw invalid(`--autotune is ${AUTOTUNE.join(', ')}, got "${autotune}"`);
+  const { device } = values;
+  if (device !== undefined && device !== 'gpu' && device !== 'cpu') throw invalid(`--device is gpu or cpu, got "${device}"`);
   const json = name !== 'bench' || values.json === true;
   const load = withoutUndefined({
     file: values.file,
@@ -231,10 +246,11 @@ function parametersOf(name, values) {
         contextLength: number(values, 'context-length'),
         seconds: number(values, 'seconds'),
       };
+      const { device, training } = values;
       for (const [key, value] of Object.entries(settings)) {
         if (value !== undefined && !(Number.isInteger(value) && value > 0)) throw invalid(`${key} is a whole number from 1, got ${value}`);
       }
-      return { settings: withoutUndefined(settings) };
+      return { settings: withoutUndefined({ ...settings, device, training }) };
     }
   }
 }

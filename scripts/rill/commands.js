@@ -2,6 +2,7 @@
 // data. Knows nothing of files or of the command line.
 
 import { Engine, models, renderTemplate } from 'rillm';
+import { abortsTable, measureAborts } from '/bench/aborts.js';
 import { countWarmToken, measureDecode, measureDispatch, measurePrefill } from '/bench/measure.js';
 import { framesTable, measureFrames } from '/bench/frames.js';
 import { measureLoads } from '/bench/load.js';
@@ -100,6 +101,12 @@ const commands = {
     const onRow = (row) => console.log(JSON.stringify(row));
     const report = await measureFrames(Engine, model, { ...settings, precision, autotune, onRow });
     console.log(textOf([framesTable(report)]));
+    return report;
+  },
+  'bench aborts': async ({ model, precision, autotune, settings }) => {
+    const onRow = (row) => console.log(JSON.stringify(row));
+    const report = await measureAborts(Engine, models, model, { ...settings, precision, autotune, onRow });
+    console.log(textOf([abortsTable(report)]));
     return report;
   },
   'bench load': ({ model, autotune, settings }) => measureLoads(Engine, models, model, { ...settings, autotune }),

@@ -193,6 +193,31 @@ test('bench prefill and load', LIMIT, async () => {
   for (const { name, ms, bytes_per_s } of load.result.kinds) assert.ok(ms > 0 && bytes_per_s > 0, name);
 });
 
+test('bench aborts tells of each phase how long an abort took', LIMIT, async () => {
+  const args = ['bench', 'aborts', '--model', MODEL, '--device', 'cpu', '--repetitions', '2'];
+  const { status, result } = await onSwiftShader(...args);
+  assert.equal(status, 0, JSON.stringify(result));
+  assert.deepEqual([result.device, result.settings.repetitions], ['cpu', 2]);
+  assert.deepEqual(
+    result.rows.map(({ phase }) => phase),
+    [
+      'load, from the network',
+      'load, from the cache',
+      'prompt',
+      'answer',
+      'answer, streamed',
+      'session, saved after its prompt',
+      'session, restored',
+    ],
+  );
+  for (const { phase, aborts, late, median_ms, worst_ms } of result.rows) {
+    assert.equal(aborts + late, 2, phase);
+    if (aborts > 0) assert.ok(median_ms >= 0 && worst_ms >= median_ms, phase);
+  }
+  assert.ok(result.rows.some(({ aborts }) => aborts > 0));
+  assert.deepEqual(parseCommand([...args, '--training']).parameters.settings, { repetitions: 2, device: 'cpu', training: true });
+});
+
 // It builds a wasm of its own first, which takes minutes.
 const soak = !process.env.RILLM_SOAK && '`npm run soak` runs it';
 test('bench dispatch', { timeout: 600_000, skip: soak }, async () => {
@@ -214,6 +239,7 @@ const WRONG = {
   'prompt and messages': [['generate', '--model', MODEL, '--prompt', 'a', '--messages', 'b.json'], 'invalid_usage'],
   'a number that is none': [['generate', '--model', MODEL, '--prompt', 'a', '--max-tokens', 'many'], 'invalid_usage'],
   'an unknown adapter': [['bench', 'dispatch', '--adapter', 'abacus'], 'invalid_usage'],
+  'an unknown device': [['bench', 'aborts', '--model', MODEL, '--device', 'abacus'], 'invalid_usage'],
   'a model that is not there': [['tokenize', '--model', '/no/such.gguf', '--text', 'a'], 'read'],
   'a field without a value': [['generate', '--model', MODEL, '--prompt', 'a', '--set', 'top_p'], 'invalid_usage'],
   'a field whose value is no JSON': [['generate', '--model', MODEL, '--prompt', 'a', '--set', 'stop=END'], 'invalid_usage'],
