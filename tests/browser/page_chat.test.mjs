@@ -358,6 +358,7 @@ test('what is typed beside an answer that comes is not lost, and Escape ends wha
   await ask(page, 'One');
   await page.getByRole('button', { name: 'Edit this message' }).click();
   const editor = page.locator('.editor textarea');
+  await fitsPhone('a message that is edited', '.editor textarea');
   await editor.fill('Two');
   await plan(page, { deltas: [{ content: 'Slowly' }, { content: ' done' }], hold: true });
   await page.locator('#prompt').fill('Other');
@@ -403,6 +404,22 @@ test('what is typed beside an answer that comes is not lost, and Escape ends wha
   assert.equal(await page.locator('#system').inputValue(), 'Talk like a pirate');
   await page.locator('#system-panel > summary').click();
 });
+
+/**
+ * The page as it is on a phone, where a side of it lies behind a button: it fits, nothing of it is too small for a finger, and what is `wanted` lies on
+ * the screen.
+ */
+async function fitsPhone(when, wanted, opener) {
+  await page.setViewportSize(PHONE);
+  if (opener !== undefined) await page.locator(opener).click();
+  const part = page.locator(wanted);
+  await part.scrollIntoViewIfNeeded();
+  await checkLayout(page, `${when} on a phone`);
+  const { x, y, width, height } = await part.boundingBox();
+  assert.ok(x >= 0 && y >= 0 && x + width <= PHONE.width && y + height <= PHONE.height, `${wanted}: ${[x, y, width, height]}`);
+  if (opener !== undefined) await page.keyboard.press('Escape');
+  await page.setViewportSize(WIDE);
+}
 
 test('edit, write again, and change between the versions; tokens of the cache are told', LIMIT, async () => {
   await begin();
@@ -477,6 +494,8 @@ test('reasoning is folded, and tools are called, with consent where they leave t
   const allow = page.locator('#allow');
   await allow.waitFor();
   await eventually(async () => assert.equal(await page.locator('#consent-url').textContent(), 'https://a.example/page'));
+  await fitsPhone('a tool that asks', '#allow');
+  await fitsPhone('the tools', '#tool-calculator', '#open-panel');
   assert.equal(await page.locator('.call').last().locator('.label').count(), 0, 'this call has no result yet, though its id has one');
   await picture(page, 'tools');
   await checkLayout(page, 'with a question of a tool');
@@ -610,6 +629,8 @@ test('JSON by a schema: the schema is checked as it is written, the answer when 
   await eventually(async () => assert.match(await page.locator('.message .verdict').textContent(), /Valid by the schema/));
   await picture(page, 'json');
   await checkLayout(page, 'with a schema');
+  await fitsPhone('a schema', '#schema', '#open-panel');
+  await fitsPhone('an answer by a schema', '.message .verdict');
   await ask(page, 'Another');
   await eventually(async () => assert.match(await page.locator('.message .verdict').textContent(), /Not valid by the schema/));
   // It is judged by what it was asked for, and not by what the next one will be.
@@ -650,6 +671,7 @@ test('rename, search and delete; the focus is never lost', LIMIT, async () => {
   assert.notEqual(await page.evaluate(() => document.activeElement.tagName), 'BODY');
   await page.locator('#search').fill('WALRUS');
   await page.waitForFunction(() => document.querySelectorAll('#conversations li').length === 1);
+  await fitsPhone('a search', '#search', '#open-side');
   await page.locator('#search').fill('nothing like it');
   await page.locator('#no-conversations', { hasText: 'Nothing was found' }).waitFor();
   await page.locator('#search').fill('');

@@ -141,13 +141,27 @@ test('the list says name, size, context and what fits; a check asks the headers'
 
 test('the hub is searched; without it what is known here is found', LIMIT, async () => {
   const { context } = opened;
-  let asked = 0;
+  const asked = [];
+  const LISTS = {
+    gguf: [{ id: 'someone/llama-tiny-GGUF', downloads: 1234 }, { id: 'bad id"><img>', downloads: 1 }, {}],
+    safetensors: [
+      { id: 'someone/llama-tiny-GGUF', downloads: 1234 },
+      { id: 'someone/llama-folder', downloads: 99 },
+      { id: 'someone/llama-no-architecture', downloads: 98 },
+      { id: 'someone/llama-gated', downloads: 97 },
+    ],
+  };
   await context.route(HUB, (route) => {
-    asked += 1;
-    return route.fulfill({
-      headers: { 'access-control-allow-origin': '*' },
-      json: [{ id: 'someone/llama-tiny-GGUF', downloads: 1234 }, { id: 'bad id"><img>', downloads: 1 }, {}],
-    });
+    const { searchParams } = new URL(route.request().url());
+    asked.push([searchParams.get('search'), searchParams.get('filter'), searchParams.get('pipeline_tag')]);
+    return route.fulfill({ headers: { 'access-control-allow-origin': '*' }, json: LISTS[searchParams.get('filter')] });
+  });
+  await page.evaluate(() => {
+    stub.inspectionOf = (source) => {
+      if (source.endsWith('gated')) throw Object.assign(new Error('the hub answered with status 401'), { code: 'http' });
+      const problem = { code: 'unsupported_architecture', message: 'no such architecture' };
+      return { file_bytes: 5e8, weight_bytes: 5e8, quantization: 'BF16', ...(source.endsWith('architecture') && { problem }) };
+    };
   });
   await openModels();
   await page.locator('#model-query').evaluate((field) => {
@@ -158,9 +172,21 @@ test('the hub is searched; without it what is known here is found', LIMIT, async
   });
   const found = page.locator('section[aria-labelledby=shelf-found] li');
   await found.first().waitFor();
-  await eventually(async () => assert.equal(await found.count(), 1));
-  await eventually(async () => assert.match(await found.textContent(), /someone\/llama-tiny-GGUF.*1,234 downloads/s));
-  assert.equal(asked, 1, 'typing does not ask at each letter');
+  await page.locator('#shelf-state', { hasText: '2 repositories were found on the hub.' }).waitFor();
+  await eventually(async () => assert.equal(await found.count(), 2));
+  await eventually(async () => assert.match(await found.nth(0).textContent(), /someone\/llama-tiny-GGUF.*1,234 downloads/s));
+  // Of folders with safetensors those that run here, once each.
+  await eventually(async () => assert.match(await found.nth(1).textContent(), /someone\/llama-folder.*500\.0 MB, BF16/s));
+  const texts = [
+    ['llama', 'gguf', null],
+    ['llama', 'safetensors', 'text-generation'],
+  ];
+  assert.deepEqual(asked.sort(), texts, 'typing does not ask at each letter');
+  await page.evaluate(() => (stub.inspectionOf = undefined));
+  await page.setViewportSize(PHONE);
+  await found.nth(1).scrollIntoViewIfNeeded();
+  await checkLayout(page, 'what the hub has, on a phone');
+  await page.setViewportSize(WIDE);
   await eventually(async () => assert.ok((await page.locator('section[aria-labelledby=shelf-known] li').count()) < 4));
   await context.unroute(HUB);
   await context.route(HUB, (route) => route.abort());

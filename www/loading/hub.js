@@ -1,12 +1,18 @@
-// Searches the Hugging Face hub for models in GGUF. Source: the hub's API (https://huggingface.co/docs/hub/api).
+// Searches the Hugging Face hub for models in GGUF, or in safetensors. Source: the hub's API (https://huggingface.co/docs/hub/api).
 
 const HUB = 'https://huggingface.co';
 const MOST = 20;
 const SEARCH_MS = 15_000;
 
-/** [{source, name, downloads}], those that are downloaded most first. Rejects where the hub can't be reached. */
-export async function searchHub(words, signal) {
-  const query = new URLSearchParams({ search: words, filter: 'gguf', sort: 'downloads', direction: '-1', limit: String(MOST) });
+const FORMATS = {
+  gguf: { filter: 'gguf' },
+  // There is much else in safetensors: images, voices.
+  safetensors: { filter: 'safetensors', pipeline_tag: 'text-generation' },
+};
+
+/** [{source, name, downloads}] of a format, those that are downloaded most first. Rejects where the hub can't be reached. */
+export async function searchHub(words, format, signal) {
+  const query = new URLSearchParams({ search: words, ...FORMATS[format], sort: 'downloads', direction: '-1', limit: String(MOST) });
   const response = await fetch(`${HUB}/api/models?${query}`, {
     credentials: 'omit',
     signal: AbortSignal.any([signal, AbortSignal.timeout(SEARCH_MS)]),

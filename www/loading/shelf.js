@@ -10,6 +10,8 @@ import { nameOf } from './loader.js';
 
 /** Typing is over when nothing came for this long. */
 const TYPING_MS = 350;
+/** Of so many folders with safetensors the headers are read, to see whether they run here. */
+const MOST_FOLDERS = 6;
 /** About as fast as people read. */
 const READING = 6;
 
@@ -96,17 +98,39 @@ export class Shelf {
     this.#onChange();
     const device = await this.device();
     try {
-      const found = await searchHub(words, signal);
-      const here = new Set([...this.#all.kept, ...this.#all.known].map(({ source }) => source));
+      const [ready, folders] = await Promise.all([searchHub(words, 'gguf', signal), searchHub(words, 'safetensors', signal)]);
+      const here = new Set([...this.#all.kept, ...this.#all.known, ...ready].map(({ source }) => source));
       const facts = ({ downloads }) => `${downloads.toLocaleString('en')} downloads in a month`;
-      this.found = found.filter(({ source }) => !here.has(source)).map((entry) => this.#entry({ ...entry, facts: facts(entry) }, device));
-      this.state = `${found.length === 0 ? 'Nothing was' : `${found.length} ${found.length === 1 ? 'repository was' : 'repositories were'}`} found on the hub.`;
+      const entry = (found) => this.#entry({ ...found, facts: facts(found) }, device);
+      const known = new Set([...this.#all.kept, ...this.#all.known].map(({ source }) => source));
+      this.found = ready.filter(({ source }) => !known.has(source)).map(entry);
+      const others = folders.filter(({ source }) => !here.has(source)).slice(0, MOST_FOLDERS);
+      const repositories = () => {
+        const count = ready.length + this.found.filter((found) => found.isFolder).length;
+        return `${count === 0 ? 'Nothing was' : `${count} ${count === 1 ? 'repository was' : 'repositories were'}`} found on the hub.`;
+      };
+      for (const [at, folder] of others.entries()) {
+        const left = others.length - at;
+        this.state = `${repositories()} Looking whether ${left === 1 ? 'one more runs' : `${left} more run`} here…`;
+        this.#onChange();
+        const checked = await this.#checkedFolder(folder.source);
+        if (signal.aborted) return;
+        if (checked !== undefined) this.found = [...this.found, { ...entry(folder), ...checked, isFolder: true }];
+      }
+      this.state = repositories();
     } catch (error) {
       if (signal.aborted) return;
       const here = this.kept.length + this.served.length + this.known.length;
       this.state = `The hub can’t be reached (${error.message}). ${here > 0 ? 'Shown is what this page knows itself.' : 'What is kept on this device still loads.'}`;
     }
     this.#onChange();
+  }
+
+  /** What the headers of a folder say; undefined if they can't be read or the model is none that runs. */
+  async #checkedFolder(source) {
+    await this.check({ source });
+    const checked = this.#checked.get(source);
+    return checked?.facts === undefined || checked.fit.verdict === 'unknown' ? undefined : checked;
   }
 
   /** Reads a model's headers, and says whether it fits. On the CPU that is the question of how fast it will be, which is measured. */

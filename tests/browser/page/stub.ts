@@ -60,6 +60,8 @@ const stub = {
   /** What the next deletion ends in. */
   deleteError: undefined as { code: string; message: string } | undefined,
   inspection: undefined as Inspection | undefined,
+  /** In place of that, by the source. */
+  inspectionOf: undefined as ((source: string) => Inspection) | undefined,
   inspected: [] as { source: ModelSource; options: InspectOptions }[],
   holdInspection: false,
   recommendation: { fits: false, reason: 'nothing is known of it' } as Omit<Recommendation, 'source' | 'device'>,
@@ -226,6 +228,7 @@ export const Engine: Pick<typeof RealEngine, 'load' | 'shared' | 'inspect' | 're
   async inspect(source, options = {}) {
     stub.inspected.push({ source, options });
     if (stub.holdInspection) await held(undefined);
+    if (stub.inspectionOf !== undefined) return stub.inspectionOf(String(source));
     if (stub.inspection === undefined) throw new Failure({ code: 'not_found', message: 'there is no such repository; check the name' });
     return stub.inspection;
   },
