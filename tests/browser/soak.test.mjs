@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { openStage } from './browser.mjs';
+import { isOnCpu } from './device.mjs';
 
 const skip = !process.env.RILLM_SOAK && '`npm run soak` runs it';
 const LIMIT = { skip, timeout: 3_600_000 };
@@ -32,17 +33,27 @@ async function soak(t, fn, argument) {
   const { page, prepare, close } = await stage.openPage();
   try {
     await prepare('/rillm/dist/index.js');
-    await page.evaluate((model) => {
-      globalThis.MODEL = model;
-      globalThis.after = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-      /** The JavaScript of page and workers, and what the engine counts. */
-      globalThis.memory = async (engine) => {
-        await after(1000);
-        const { bytes } = await performance.measureUserAgentSpecificMemory();
-        const { live_bytes, live_buffers, wasm_memory_bytes } = (await engine?.stats()) ?? {};
-        return { bytes, ...(engine && { live_bytes, live_buffers, wasm_memory_bytes }) };
-      };
-    }, MODEL);
+    await page.evaluate(
+      ([model, device]) => {
+        globalThis.MODEL = model;
+        // What is measured ran where it ought to.
+        const { load } = rillm.Engine;
+        rillm.Engine.load = async (...given) => {
+          const engine = await load.apply(rillm.Engine, given);
+          if (engine.info.device !== device) throw new Error(`the model runs on the ${engine.info.device}`);
+          return engine;
+        };
+        globalThis.after = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+        /** The JavaScript of page and workers, and what the engine counts. */
+        globalThis.memory = async (engine) => {
+          await after(1000);
+          const { bytes } = await performance.measureUserAgentSpecificMemory();
+          const { live_bytes, live_buffers, wasm_memory_bytes } = (await engine?.stats()) ?? {};
+          return { bytes, ...(engine && { live_bytes, live_buffers, wasm_memory_bytes }) };
+        };
+      },
+      [MODEL, isOnCpu ? 'cpu' : 'gpu'],
+    );
     const got = await page.evaluate(fn, argument);
     t.diagnostic(JSON.stringify(got, (_, value) => (typeof value === 'number' ? Math.round(value) : value)));
     return got;
