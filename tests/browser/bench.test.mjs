@@ -10,7 +10,7 @@ import { after, before, test } from 'node:test';
 
 import { parseCommand } from '../../scripts/rill/arguments.mjs';
 import { golden, openStage, root } from './browser.mjs';
-import { picture, screenshot } from './page/stage.mjs';
+import { faultsOf, picture, screenshot } from './page/stage.mjs';
 
 const LIMIT = { timeout: 240_000 };
 const MODEL = join(golden, 'untied-q8_0.gguf');
@@ -151,8 +151,10 @@ test('the page runs, shows plots and tables, and copies them as text', LIMIT, as
   assert.deepEqual([bytes.toString('latin1', 1, 4), bytes.readUInt32BE(16), bytes.readUInt32BE(20)], ['PNG', 1200, 630]);
   await picture(page, 'benchmark');
   writeFileSync(screenshot('benchmark-image.png'), bytes);
+  assert.deepEqual(await faultsOf(page), [], 'axe, wide');
   // It fits a phone, and every field has a name.
   await page.setViewportSize({ width: 360, height: 740 });
+  assert.deepEqual(await faultsOf(page), [], 'axe, on a phone');
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth), false);
   const nameless = await page.evaluate(() =>
     [...document.querySelectorAll('button, input, select')]

@@ -121,6 +121,10 @@ export function tableElementsOf(report) {
     box.className = `table${wide ? ' wide' : ''}${words ? ' words' : ''}`;
     const scroll = document.createElement('div');
     scroll.className = 'scroll';
+    // Wide tables scroll, by the keyboard too.
+    scroll.tabIndex = 0;
+    scroll.role = 'region';
+    scroll.ariaLabel = title;
     const table = document.createElement('table');
     table.createCaption().textContent = title;
     if (!words) table.createTHead().append(lineOf(columns, () => 'col'));
