@@ -89,11 +89,13 @@ export class EngineHost implements Host {
       this.#starting = startTeam(options.threads, wasmSource?.from, (helpers) => services.startHelpers(helpers), policy);
       this.#stopHelpers = () => services.stopHelpers();
     }
-    const [wasm, { team, warning }, tunings] = await Promise.all([
-      wasmUnlessAborted(wasmSource, policy, signal),
+    const needed = Promise.all([
+      loadWasm(wasmSource, policy),
       this.#starting,
       options.autotune === 'off' ? undefined : keptTunings(signal),
     ]);
+    // Threads that do not start are waited for as well.
+    const [wasm, { team, warning }, tunings] = await unlessAborted(needed, signal, 'loading the model');
     this.#loading = wasm;
     team?.onBroken((message) => {
       this.#lost = new EngineError('device_lost', `the threads of the CPU are lost: ${message}`);

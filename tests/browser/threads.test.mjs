@@ -131,16 +131,26 @@ test('threads end with their engine, with a load that is given up and with one t
   );
   assert.ok(failures.includes('aborted'), failures);
   await none('after loads that came to nothing');
-  const [threads] = await page.evaluate(() => {
+  const [threads, given] = await page.evaluate(async () => {
     const Own = Worker;
     globalThis.Worker = class extends Own {
       constructor() {
         super('/made/hangs.js');
       }
     };
-    return onCpu({ threads: 2, worker: false }, ({ info }) => [info.threads]);
+    const [threads] = await onCpu({ threads: 2, worker: false }, ({ info }) => [info.threads]);
+    // It is waited for, for two seconds, and an abort ends that.
+    const controller = new AbortController();
+    let isSettled = false;
+    const loading = failure(onCpu({ threads: 2, worker: false, signal: controller.signal }, () => {}).finally(() => (isSettled = true)));
+    await new Promise((resolve) => setTimeout(resolve, 700));
+    const wasWaiting = !isSettled;
+    controller.abort();
+    await new Promise((resolve) => setTimeout(resolve));
+    return [threads, { wasWaiting, isSettled, code: (await loading).code }];
   });
   assert.equal(threads, 1);
+  assert.deepEqual(given, { wasWaiting: true, isSettled: true, code: 'aborted' });
   await none('after one with a thread that hangs');
   await close();
 });
@@ -235,4 +245,28 @@ test('a thread that vanishes while it has nothing to do is missed by nobody', LI
     }),
   );
   assert.deepEqual(texts, [wanted, wanted]);
+});
+
+test('threads that are ended in the middle of a prompt: the answer is the same, and none hangs', LIMIT, async () => {
+  const [wanted, ...found] = await run(async () => {
+    // Long enough that the threads are at work.
+    const request = { ...LONG, prompt: Array(50).fill('The old man saw the boat.').join(' '), max_tokens: 4 };
+    const withDemo = (options, use) => withEngine('/models/demo/rillm-demo-q8_0.gguf', { device: 'cpu', autotune: 'off', ...options }, use);
+    const found = [await withDemo({ threads: 1 }, (engine) => ask(engine, request))];
+    for (const [worker, ms, count] of [
+      [undefined, 40, 1],
+      [false, 120, 2],
+    ]) {
+      started.length = 0;
+      await withDemo({ threads: 3, worker }, async (engine) => {
+        const helpers = started.slice(-2);
+        const asked = ask(engine, request);
+        await new Promise((resolve) => setTimeout(resolve, ms));
+        for (const helper of helpers.slice(0, count)) helper.terminate();
+        found.push(await asked, await ask(engine, request));
+      });
+    }
+    return found;
+  });
+  assert.deepEqual(found, Array(4).fill(wanted));
 });
