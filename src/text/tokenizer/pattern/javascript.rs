@@ -294,11 +294,11 @@ impl Writer {
     /// A class, and with `fold` also the other cases of what is in it.
     fn class(&mut self, class: &Class, fold: bool) -> Result<(), &'static str> {
         // A property alone needs no brackets.
-        if let (false, Set::Union(items)) = (class.negated, &class.set) {
-            if let ([Item::Property(property)], false) = (&items[..], fold) {
-                self.property(property);
-                return Ok(());
-            }
+        if let (false, Set::Union(items)) = (class.negated, &class.set)
+            && let ([Item::Property(property)], false) = (&items[..], fold)
+        {
+            self.property(property);
+            return Ok(());
         }
         self.source.push_str(if class.negated { "[^" } else { "[" });
         self.set(&class.set, fold)?;
