@@ -3,6 +3,8 @@ GGUF adapter, which rillm's tests load, and PEFT's logits with it.
 
     python scripts/golden/check_adapters.py                     needs cargo, numpy, torch, transformers, peft and llama-cpp-python
     python scripts/golden/check_adapters.py --only llama.cpp    (or peft) needs of those what that program needs
+    python scripts/golden/check_adapters.py --save FOLDER       trains and saves alone: needs cargo and numpy
+    python scripts/golden/check_adapters.py --saved FOLDER      what was saved so, also elsewhere: needs no cargo
 
 For each adapter: how far the logits of the other program are from rillm's at the worst position, and how far the adapter moves them. It fails
 above the limits below, and where a program that is to be asked is not installed. docs/fidelity.md has what it printed.
@@ -55,8 +57,13 @@ PROGRAMS = {"peft": of_peft, "llama.cpp": of_llama_cpp}
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", choices=PROGRAMS)
-    only = parser.parse_args().only
-    programs = {only: PROGRAMS[only]} if only else PROGRAMS
+    parser.add_argument("--save", type=Path, metavar="FOLDER")
+    parser.add_argument("--saved", type=Path, metavar="FOLDER")
+    given = parser.parse_args()
+    if given.save:
+        given.save.mkdir(parents=True)
+        return train(given.save)
+    programs = {given.only: PROGRAMS[given.only]} if given.only else PROGRAMS
     failed = False
 
     def check(what: str, folder: Path, model: Path, ids: list[int], wanted: np.ndarray, names):
@@ -69,8 +76,14 @@ def main():
             print(f"{what}, {name}: worst position {error:.1e}; the adapter moves {moved:.1e}")
 
     with tempfile.TemporaryDirectory() as out:
-        subprocess.run(TEST, cwd=ROOT, env=os.environ | {"TRAINED_ADAPTERS": out}, check=True, stdout=subprocess.DEVNULL)
-        for folder in sorted(Path(out).iterdir()):
+        trained = given.saved or Path(out) / "trained"
+        if not given.saved:
+            trained.mkdir()
+            train(trained)
+        folders = sorted(trained.iterdir())
+        if not folders:
+            sys.exit(f"{trained} holds no adapters")
+        for folder in folders:
             said = json.loads((folder / "rillm.json").read_text())
             own = np.array(said["logits"], dtype=np.float32).reshape(len(said["ids"]), -1)
             check(said["model"], folder, (GOLDEN / said["model"]).parent, said["ids"], own, programs)
@@ -82,6 +95,11 @@ def main():
             check("golden adapter of PEFT as GGUF", Path(out), model, said["ids"], wanted, ["llama.cpp"])
     if failed:
         sys.exit(f"wanted at most {MOST}, and an adapter that moves the logits by 20 times what they differ by")
+
+
+def train(out: Path) -> None:
+    """Has rillm's test write its adapters and logits to folders of a folder."""
+    subprocess.run(TEST, cwd=ROOT, env=os.environ | {"TRAINED_ADAPTERS": str(out.resolve())}, check=True, stdout=subprocess.DEVNULL)
 
 
 def worst(a: np.ndarray, b: np.ndarray) -> float:
