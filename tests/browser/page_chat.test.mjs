@@ -808,6 +808,7 @@ test('export and import: JSON comes back, Markdown reads, a broken file is refus
     .setInputFiles({ name: 'broken.json', mimeType: 'application/json', buffer: Buffer.from(one.slice(0, 99)) });
   await page.getByRole('alert').filter({ hasText: 'Nothing was imported' }).waitFor();
   await page.getByRole('button', { name: 'Close this notice' }).click();
+  await page.getByRole('alert').filter({ hasText: 'Nothing was imported' }).waitFor({ state: 'hidden' });
   // Where there is room for a part of a file only, nothing of it is kept.
   const before = await titles();
   await page.evaluate(() => {

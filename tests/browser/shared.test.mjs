@@ -368,11 +368,14 @@ test(
         if (request.seed === undefined && request.temperature > 0) answer.texts = wanted.texts;
         assert.deepEqual(answer, wanted, `round ${round}: ${kind}, ${way}`);
         const told = await follower.evaluate(() => events);
+        // On a busy machine the one that waits may have had its turn before the tab goes.
+        const open = waiting === undefined ? [1] : [1, 2];
         assert.deepEqual(
-          told,
-          [{ type: 'follower' }, { type: 'leader' }, { type: 'takeover', requests: waiting === undefined ? 1 : 2 }],
+          told.map(({ type }) => type),
+          ['follower', 'leader', 'takeover'],
           `round ${round}: ${way}`,
         );
+        assert.ok(open.includes(told[2].requests), `round ${round}: ${told[2].requests} requests were open`);
         if (way === 'put away') {
           // It comes back, and asks the one that runs the model now.
           await without(() => leader.workers().length, 'the engine goes with its tab');
