@@ -369,13 +369,13 @@ test(
         assert.deepEqual(answer, wanted, `round ${round}: ${kind}, ${way}`);
         const told = await follower.evaluate(() => events);
         // On a busy machine the one that waits may have had its turn before the tab goes.
-        const open = waiting === undefined ? [1] : [1, 2];
+        const expectedOpen = waiting === undefined ? [1] : [1, 2];
         assert.deepEqual(
           told.map(({ type }) => type),
           ['follower', 'leader', 'takeover'],
           `round ${round}: ${way}`,
         );
-        assert.ok(open.includes(told[2].requests), `round ${round}: ${told[2].requests} requests were open`);
+        assert.ok(expectedOpen.includes(told[2].requests), `round ${round}: ${told[2].requests} requests were open`);
         if (way === 'put away') {
           // It comes back, and asks the one that runs the model now.
           await without(() => leader.workers().length, 'the engine goes with its tab');
