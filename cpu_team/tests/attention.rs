@@ -2,32 +2,18 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by a panic")]
 #![allow(unsafe_code, reason = "jobs name memory by addresses")]
 
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::thread::{scope, sleep, yield_now};
-use std::time::{Duration, Instant};
+use std::thread::{scope, yield_now};
 
 use half::f16;
 use rillm_cpu_kernels::{Added, Attention, Cache, Received, Seen, Sent};
-use rillm_cpu_team::{Attended, Board, Job, Outcome, Threads};
+use rillm_cpu_team::{Attended, Board, Job, Outcome};
 
 #[path = "../../cpu_kernels/tests/support/mod.rs"]
 mod support;
+mod system;
 
 use support::Rng;
-
-/// Threads of the system, which look from time to time.
-struct System;
-
-impl Threads for System {
-    fn wait(&self, word: &AtomicU32, seen: u32, milliseconds: u32) {
-        let end = Instant::now() + Duration::from_millis(milliseconds.into());
-        while word.load(SeqCst) == seen && Instant::now() < end {
-            sleep(Duration::from_micros(20));
-        }
-    }
-
-    fn wake(&self, _: &AtomicU32, _: u32) {}
-}
+use system::System;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Kind {

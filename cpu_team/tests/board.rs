@@ -5,29 +5,17 @@
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::thread::{scope, sleep, yield_now};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rillm_cpu_kernels::{Format, Packed, Quantized, Weights, mat_mul, mat_mul_packed, pack};
 use rillm_cpu_team::{Board, Job, Matrix, Outcome, Product, Rounding, Threads};
 
 #[path = "../../cpu_kernels/tests/support/mod.rs"]
 mod support;
+mod system;
 
 use support::{Known, Rng, formats};
-
-/// Threads of the system, which look from time to time.
-struct System;
-
-impl Threads for System {
-    fn wait(&self, word: &AtomicU32, seen: u32, milliseconds: u32) {
-        let end = Instant::now() + Duration::from_millis(milliseconds.into());
-        while word.load(SeqCst) == seen && Instant::now() < end {
-            sleep(Duration::from_micros(20));
-        }
-    }
-
-    fn wake(&self, _: &AtomicU32, _: u32) {}
-}
+use system::System;
 
 /// A thread that may not sleep.
 struct Awake;
