@@ -99,12 +99,12 @@ export class Shelf {
     const device = await this.device();
     try {
       const [ready, folders] = await Promise.all([searchHub(words, 'gguf', signal), searchHub(words, 'safetensors', signal)]);
-      const here = new Set([...this.#all.kept, ...this.#all.known, ...ready].map(({ source }) => source));
+      const known = new Set([...this.#all.kept, ...this.#all.known].map(({ source }) => source));
       const facts = ({ downloads }) => `${downloads.toLocaleString('en')} downloads in a month`;
       const entry = (found) => this.#entry({ ...found, facts: facts(found) }, device);
-      const known = new Set([...this.#all.kept, ...this.#all.known].map(({ source }) => source));
       this.found = ready.filter(({ source }) => !known.has(source)).map(entry);
-      const others = folders.filter(({ source }) => !here.has(source)).slice(0, MOST_FOLDERS);
+      const listed = new Set([...known, ...ready.map(({ source }) => source)]);
+      const others = folders.filter(({ source }) => !listed.has(source)).slice(0, MOST_FOLDERS);
       const repositories = () => {
         const count = ready.length + this.found.filter((found) => found.isFolder).length;
         return `${count === 0 ? 'Nothing was' : `${count} ${count === 1 ? 'repository was' : 'repositories were'}`} found on the hub.`;
