@@ -330,10 +330,11 @@ export async function openApp(page) {
       const [file] = input.files;
       input.value = '';
       if (file === undefined) return;
+      // Now and not after it: what goes wrong with the next file may be told before this one is in.
+      app.notice = undefined;
       try {
         if (file.size > MOST_IMPORT_BYTES) throw new ImportProblem('The file is too large to be an export of this page.');
         await app.chat.import(fromJson(await file.text()));
-        app.notice = undefined;
       } catch (error) {
         app.notice = {
           title: 'Nothing was imported.',

@@ -803,10 +803,25 @@ test('export and import: JSON comes back, Markdown reads, a broken file is refus
     () => [...document.querySelectorAll('#conversations .title')].filter((title) => title.textContent === 'Keep me').length === 2,
   );
   await eventually(async () => assert.equal(await answers(page).locator('.prose').innerText(), 'You said: Keep me'));
+  // While a file is still being read in, another one that is broken is told, and stays told.
+  await page.evaluate(() => {
+    globalThis.text = File.prototype.text;
+    File.prototype.text = async function () {
+      const read = await text.call(this);
+      if (this.name === 'chats.json') await new Promise((resolve) => setTimeout(resolve, 300));
+      return read;
+    };
+  });
+  await page.locator('#import-file').setInputFiles({ name: 'chats.json', mimeType: 'application/json', buffer: Buffer.from(one) });
   await page
     .locator('#import-file')
     .setInputFiles({ name: 'broken.json', mimeType: 'application/json', buffer: Buffer.from(one.slice(0, 99)) });
   await page.getByRole('alert').filter({ hasText: 'Nothing was imported' }).waitFor();
+  await page.waitForFunction(
+    () => [...document.querySelectorAll('#conversations .title')].filter((title) => title.textContent === 'Keep me').length === 3,
+  );
+  assert.ok(await page.getByRole('alert').filter({ hasText: 'Nothing was imported' }).isVisible());
+  await page.evaluate(() => (File.prototype.text = text));
   await page.getByRole('button', { name: 'Close this notice' }).click();
   await page.getByRole('alert').filter({ hasText: 'Nothing was imported' }).waitFor({ state: 'hidden' });
   // Where there is room for a part of a file only, nothing of it is kept.

@@ -109,6 +109,24 @@ test('a question is kept with its answer, and a second click while it is answere
   assert.equal(chat.run, undefined);
 });
 
+test('an answer is being written from the moment it is there, however long its lock takes', async (t) => {
+  const before = Object.getOwnPropertyDescriptor(globalThis, 'navigator');
+  const locks = { request: async (_name, work) => (await soon(), work()) };
+  Object.defineProperty(globalThis, 'navigator', { configurable: true, value: { locks } });
+  t.after(() => (before === undefined ? delete globalThis.navigator : Object.defineProperty(globalThis, 'navigator', before)));
+  const { chat } = openChat();
+  const states = new Set();
+  const asked = chat.send('One');
+  for (let turn = 0; turn < 50 && last(chat)?.content !== 'An answer'; turn++) {
+    const { role, content, state } = last(chat) ?? {};
+    if (role === 'assistant') states.add(`${state} ${content === '' ? 'and empty' : ''}`);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  await asked;
+  assert.deepEqual([...states], ['writing and empty']);
+  assert.equal(last(chat).state, 'done');
+});
+
 test('what fails stays with its question: it is asked again in its place, and goes on where it broke off', async () => {
   const { chat, plans, requests, problems } = openChat();
   plans.push({ parts: [], error: 'context_length_exceeded' });

@@ -273,10 +273,7 @@ test('the demo page says that the CPU runs models, loads its own and answers, st
     field.dispatchEvent(new Event('input', { bubbles: true }));
     document.getElementById('composer').requestSubmit();
   });
-  await until('there is no answer', () => {
-    const answer = document.querySelector('.message.assistant:not([aria-busy])')?.textContent ?? 'Reading the prompt';
-    return !answer.includes('Reading the prompt');
-  });
+  await until('there is no answer', () => document.querySelector('.message.assistant:not([aria-busy])') !== null);
   const got = await run(() => ({
     answer: document.querySelector('.message.assistant').textContent,
     pieces: lengths.size,

@@ -285,11 +285,11 @@ export class Chat {
     const { meta } = conversation;
     const message = given ?? newMessage(meta, parent, 'assistant', '');
     if (isWritten) message.error = undefined;
-    else add(conversation, message);
     const host = this.#events.engine();
     const { fields, faults, tools, format } = this.#events.settings();
     const fault = host === undefined ? 'There is no model yet. Load one, and ask again.' : faults[0];
     if (fault !== undefined) {
+      if (!isWritten) add(conversation, message);
       Object.assign(message, { state: isWritten ? 'done' : 'failed', error: { code: 'page', message: fault } });
       await this.#keep(conversation, [message]);
       return;

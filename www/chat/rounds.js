@@ -54,11 +54,12 @@ export async function writeRounds(conversation, run, first, context) {
 /** Writes one message, and keeps how it ended. The lock is held as long as what is kept says that it is being written. */
 async function writeOne(conversation, run, message, context) {
   const { keep, goesOn, host, asked } = context;
+  // Before the lock, which may take a moment: an empty answer that nobody writes is never shown.
+  prepare(message, goesOn);
+  Object.assign(message, { model: host.name, format: asked.format });
+  Object.assign(run, { message, tokens: 0 });
+  add(conversation, message);
   const work = async () => {
-    prepare(message, goesOn);
-    Object.assign(message, { model: host.name, format: asked.format });
-    Object.assign(run, { message, tokens: 0 });
-    add(conversation, message);
     await keep([message]);
     try {
       await write(conversation, run, goesOn, context);
