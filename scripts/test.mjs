@@ -19,6 +19,7 @@ import { setup } from './setup.mjs';
 import { inBackground } from './test/background.mjs';
 import { AT_ONCE, nodeTests } from './test/browser.mjs';
 import { NOTHING, sum } from './test/counts.mjs';
+import { onceEnv } from './test/lint.mjs';
 import { nativeTests } from './test/native.mjs';
 import { builtPrograms, libraryTests } from './test/programs.mjs';
 import { printTables } from './test/tables.mjs';
@@ -35,7 +36,7 @@ function rustFiles(folder) {
 }
 
 const build = () => run(process.execPath, [join(root, 'scripts/build.mjs')]);
-const clippy = (...targets) => run('cargo', ['clippy', '--workspace', '--locked', ...targets, '--', '-D', 'warnings']);
+const clippy = (...targets) => run('cargo', ['clippy', '--workspace', '--locked', ...targets, '--', '-D', 'warnings'], { env: onceEnv() });
 
 /** A folder as the XDG Base Directory Specification wants it, where there is none: without it Mesa complains once per device. */
 function provideRuntimeFolder() {
