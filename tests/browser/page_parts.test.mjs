@@ -221,6 +221,57 @@ test('settings are read in words: what is wrong names the field and its bounds',
   }
 });
 
+test('settings of several lines: texts with new lines in them, ids of tokens, and what is added to their logits', () => {
+  const { fields, faults } = readSettings({
+    stop: 'END\n\\n\\n\na\\\\nb',
+    dry_sequence_breakers: '\\n\n\\t\n:',
+    suppress_tokens: '5, 7\n9',
+    stop_token_ids: ' 2 ',
+    logit_bias: '50 -100\n7: 1.5\n\n9=0',
+  });
+  assert.deepEqual(faults, []);
+  assert.deepEqual(fields, {
+    temperature: 0,
+    stop: ['END', '\n\n', 'a\\nb'],
+    dry_sequence_breakers: ['\n', '\t', ':'],
+    suppress_tokens: [5, 7, 9],
+    stop_token_ids: [2],
+    logit_bias: { 50: -100, 7: 1.5, 9: 0 },
+  });
+  for (const [name, text, words] of [
+    ['suppress_tokens', '5 -1', /"-1" is not the id/],
+    ['suppress_tokens', '5 1.5', /"1.5" is not the id/],
+    ['suppress_tokens', String(2 ** 32), /is not the id/],
+    ['stop_token_ids', Array.from({ length: 65 }, (_, i) => i).join(' '), /65 ids, at most 64/],
+    ['logit_bias', '5', /"5" is not the id of a token and a number/],
+    ['logit_bias', '5 101', /from -100 to 100/],
+    ['logit_bias', '5 1 2', /"5 1 2"/],
+    ['logit_bias', 'the 5', /"the 5"/],
+    ['logit_bias', '5 NaN', /"5 NaN"/],
+  ]) {
+    const read = readSettings({ [name]: text });
+    assert.match(read.faults[0], words);
+    assert.equal(read.fields[name], undefined);
+  }
+});
+
+test('every setting of sampling, of penalties and of what ends an answer is on the page, and no other name', () => {
+  const typesIn = (file) => readFileSync(join(root, 'pkg-template/src', file), 'utf8');
+  const types = typesIn('generated/requests.ts');
+  const bodyOf = (name) => types.match(new RegExp(`export interface ${name} \\{\\n([\\s\\S]*?)\\n\\}`))[1];
+  const ofInterface = (name) => Array.from(bodyOf(name).matchAll(/^ {2}(\w+)\?/gm), ([, field]) => field);
+  const onPage = FIELDS.map(({ name }) => name);
+  // The newer name of `max_tokens`.
+  const wanted = ['SamplingFields', 'PenaltyFields', 'EndingFields']
+    .flatMap(ofInterface)
+    .filter((name) => name !== 'max_completion_tokens');
+  assert.deepEqual(
+    wanted.filter((name) => !onPage.includes(name)),
+    [],
+  );
+  for (const name of onPage) assert.match(types + typesIn('requests.ts'), new RegExp(`^ {2}${name}\\?`, 'm'));
+});
+
 test('the calculator computes, and says what it can’t read', async () => {
   for (const [sum, value] of [
     ['12 + 30', 42],

@@ -14,6 +14,9 @@ const number = (name, label, words, { min, max, step = 0.05, above, usual }) => 
 });
 const whole = (name, label, words, { min, max, usual }) => ({ name, label, words, min, max, step: 1, usual, kind: 'integer' });
 
+/** What `linesOf` reads. */
+const ESCAPES = 'A new line is written \\n, a tab \\t, a backslash \\\\.';
+
 /** `usual` is shown in an empty field: what holds then. */
 export const SETTINGS = [
   {
@@ -67,6 +70,21 @@ export const SETTINGS = [
         usual: 'off (0)',
       }),
       number('dynatemp_exponent', 'Its exponent', 'How fast it moves.', { min: 0, above: 0, max: 10, step: 0.1, usual: '1' }),
+      {
+        name: 'logit_bias',
+        label: 'Likelier or less likely tokens',
+        words: 'One a line: the id of a token and a number from -100 (almost never) to 100 (almost always).',
+        kind: 'biases',
+        usual: 'none',
+      },
+      {
+        name: 'suppress_tokens',
+        label: 'Tokens that never come',
+        words: 'Their ids, with spaces or commas between them.',
+        kind: 'ids',
+        usual: 'none',
+      },
+      { name: 'bad_words', label: 'Texts that never come', words: `One a line. ${ESCAPES}`, kind: 'lines', most: 256, usual: 'none' },
     ],
   },
   {
@@ -104,6 +122,14 @@ export const SETTINGS = [
         usual: '2',
       }),
       whole('dry_penalty_last_n', 'DRY window', 'How many tokens back it looks; -1 is all.', { min: -1, usual: 'all (-1)' }),
+      {
+        name: 'dry_sequence_breakers',
+        label: 'DRY breakers',
+        words: `Texts that no repetition reaches across, one a line. ${ESCAPES}`,
+        kind: 'lines',
+        most: 256,
+        usual: '\\n  :  "  *',
+      },
     ],
   },
   {
@@ -126,12 +152,33 @@ export const SETTINGS = [
       {
         name: 'stop',
         label: 'Stop texts',
-        words: 'Up to four, one a line. The answer ends before them.',
+        words: `Up to four, one a line. The answer ends before them. ${ESCAPES}`,
         kind: 'lines',
         most: 4,
         usual: 'none',
       },
-      { name: 'bad_words', label: 'Texts that never come', words: 'One a line.', kind: 'lines', most: 256, usual: 'none' },
+      {
+        name: 'stop_token_ids',
+        label: 'Stop tokens',
+        words: 'Up to 64 ids, with spaces or commas between them. The answer ends before them.',
+        kind: 'ids',
+        most: 64,
+        usual: 'none',
+      },
+      {
+        name: 'include_stop_str_in_output',
+        label: 'Keep what ended the answer',
+        words: 'The stop text or stop token stays at the end of the answer.',
+        kind: 'switch',
+        on: true,
+      },
+      {
+        name: 'ignore_eos',
+        label: 'Write on after the end',
+        words: 'For measurements: the answer goes on where the model wants to end it, up to its longest length.',
+        kind: 'switch',
+        on: true,
+      },
       whole('min_tokens', 'Shortest answer, tokens', 'The model does not end its answer before.', { min: 0, usual: '0' }),
       {
         name: 'reasoning_effort',
@@ -141,6 +188,10 @@ export const SETTINGS = [
         choices: ['none', 'minimal', 'low', 'medium', 'high'],
         usual: 'as the model likes',
       },
+      whole('thinking_token_budget', 'Longest reasoning, tokens', 'A model that thinks is made to answer after this many.', {
+        min: 0,
+        usual: 'no limit',
+      }),
       {
         name: 'context_shift',
         label: 'Go on when the context is full',
@@ -164,6 +215,8 @@ export function faultOf({ kind, label, min, max, above, most }, text) {
     const count = linesOf(text).length;
     return count > most ? `${label}: ${count} lines, at most ${most} are possible.` : undefined;
   }
+  if (kind === 'ids') return faultOfIds(label, idsOf(text), most);
+  if (kind === 'biases') return faultOfBiases(label, linesOf(text));
   if (kind !== 'number' && kind !== 'integer') return undefined;
   const value = Number(text);
   const range =
@@ -194,7 +247,37 @@ export function readSettings(texts) {
 function readValue({ kind, on }, text) {
   if (kind === 'switch') return on;
   if (kind === 'lines') return linesOf(text);
+  if (kind === 'ids') return idsOf(text).map(Number);
+  if (kind === 'biases') return Object.fromEntries(linesOf(text).map((line) => biasOf(line).map(Number)));
   return kind === 'choice' ? text : Number(text);
 }
 
-const linesOf = (text) => text.split('\n').filter((line) => line !== '');
+const ESCAPED = { n: '\n', t: '\t', '\\': '\\' };
+const linesOf = (text) =>
+  text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => line.replace(/\\([nt\\])/g, (_, kind) => ESCAPED[kind]));
+
+const LARGEST_ID = 2 ** 32 - 1;
+const isId = (text) => /^\d+$/.test(text) && Number(text) <= LARGEST_ID;
+const idsOf = (text) => text.split(/[\s,]+/).filter((id) => id !== '');
+
+function faultOfIds(label, ids, most = Infinity) {
+  const wrong = ids.find((id) => !isId(id));
+  if (wrong !== undefined) return `${label}: "${wrong}" is not the id of a token, which is a whole number.`;
+  return ids.length > most ? `${label}: ${ids.length} ids, at most ${most} are possible.` : undefined;
+}
+
+/** The id and the number of a line. */
+const biasOf = (line) => line.trim().split(/[\s,:=]+/);
+
+const MAX_BIAS = 100;
+
+function faultOfBiases(label, lines) {
+  const wrong = lines.find((line) => {
+    const [id, bias, ...more] = biasOf(line);
+    return more.length > 0 || !isId(id) || !(Math.abs(Number(bias)) <= MAX_BIAS);
+  });
+  return wrong === undefined ? undefined : `${label}: "${wrong}" is not the id of a token and a number from -${MAX_BIAS} to ${MAX_BIAS}.`;
+}

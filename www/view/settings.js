@@ -72,6 +72,9 @@ function fieldTemplate(field, text, isChanged, actions) {
   </div>`;
 }
 
+/** What takes more than one line. */
+const SEVERAL = ['lines', 'ids', 'biases'];
+
 function control({ name, kind, choices, min, max, step }, id, text, fault, describedBy, actions, usual) {
   const set = ({ currentTarget }) => actions.setSetting(name, currentTarget.value);
   const described = fault === undefined ? describedBy : `${describedBy} ${id}-fault`;
@@ -82,7 +85,7 @@ function control({ name, kind, choices, min, max, step }, id, text, fault, descr
       ${choices.map((choice) => html`<option value=${choice} .selected=${live(choice === text)}>${choice}</option>`)}
     </select>`;
   }
-  if (kind === 'lines') {
+  if (SEVERAL.includes(kind)) {
     return html`<textarea id=${id} rows="2" placeholder=${usual} .value=${live(text)} @input=${set} aria-describedby=${described} aria-invalid=${invalid}></textarea>`;
   }
   // A field of type number gives an empty text for what it can't read, and then nobody could say what is wrong.
