@@ -265,6 +265,50 @@ def checkpoints() -> dict:
     return files | {f"settings-{n}": checkpoint(2, [[3.0, 2.0], []], settings=of) for n, of in enumerate(settings)}
 
 
+def sessions() -> dict:
+    """Changes to a sound session, as `entries/session.rs` reads them: kind, place, and what comes there."""
+    change = lambda kind, at, data=None: bytes([kind]) + struct.pack("<H", at) + (data or b"")  # noqa: E731
+    sized = lambda data: bytes([len(data)]) + data  # noqa: E731
+    files = {"sound": b"", "two": change(1, 40, bytes([3])) + change(2, 40, sized(b'"x"'))}
+    files |= {f"cut-{at}": change(0, at) for at in (0, 8, 11, 12, 16, 17, 300, 500, 560, 600, 650, 700, 1000, 4000, 9000)}
+    files |= {f"gone-{at}": change(1, at, bytes([4])) for at in (0, 8, 12, 16, 20, 60, 120, 200, 400, 480, 520, 560, 580, 600, 620, 640, 680, 700, 5000)}
+    numbers = [struct.pack("<I", number) for number in (0, 1, 64, 2**31, 2**32 - 1)]
+    files |= {f"number-{at}-{n}": change(3, at, sized(number)) for at in (8, 12, 450, 500, 550, 600) for n, number in enumerate(numbers)}
+    texts = [b'"tokens":9,', b'{"a":' * 40, b"\xff\xfe", b'"\\ud83d"', b"[" * 200, b'"adapters":[{}],', b"1e999,", b'"created":-1,']
+    return files | {f"text-{n}": change(2, 17, sized(of)) for n, of in enumerate(texts)}
+
+
+def adapters() -> dict:
+    """Those of the golden models, and small ones of a few matrices of `golden/architectures/llama3`: right, and not quite."""
+    golden = CORPUS.parents[1] / "tests/golden/adapters"
+    peft = lambda config, tensors: struct.pack("<H", len(packed := json.dumps(config).encode())) + packed + tensors  # noqa: E731
+    files = {"golden.gguf": (golden / "llama/adapter0.gguf").read_bytes()}
+    for name in ("llama", "llama_patterns", "qwen3", "gpt2", "bloom"):
+        folder = golden / name / "adapter0"
+        files[name] = peft(json.loads((folder / "adapter_config.json").read_text()), (folder / "adapter_model.safetensors").read_bytes())
+    sizes = {"self_attn.q_proj": (32, 64), "self_attn.k_proj": (32, 32), "self_attn.o_proj": (64, 32), "mlp.up_proj": (32, 64), "mlp.down_proj": (64, 32)}
+
+    def pair(module: str, rank: int, kind: str = "F32", layer: int = 0) -> dict:
+        columns, rows = sizes[module]
+        name, width = f"base_model.model.model.layers.{layer}.{module}", 2 if "16" in kind else 4
+        return {f"{name}.lora_A.weight": (kind, [rank, columns], rank * columns * width), f"{name}.lora_B.weight": (kind, [rows, rank], rows * rank * width)}
+
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"]}
+    for module in sizes:
+        for rank in (1, 2, 5):
+            for kind in ("F32", "F16", "BF16"):
+                files[f"{module}-{rank}-{kind}"] = peft(config | {"r": rank, "target_modules": [module.split(".")[1]]}, safetensors(pair(module, rank, kind)))
+    whole = safetensors(pair("self_attn.q_proj", 2))
+    said = [{"r": 0}, {"r": -1}, {"r": 2**31}, {"r": 1.5}, {"r": None}, {"lora_alpha": 0}, {"lora_alpha": 1e300}, {"lora_alpha": "4"}, {"use_rslora": True},
+            {"use_dora": True}, {"bias": "all"}, {"peft_type": "IA3"}, {"target_modules": "all-linear"}, {"target_modules": ".*q_proj"}, {"target_modules": "(((("},
+            {"target_modules": []}, {"rank_pattern": {"q_proj": 2}}, {"rank_pattern": {"q_proj": 3}}, {"alpha_pattern": {"layers.0.*": 1}}, {"alpha_pattern": {"^": 0}},
+            {"modules_to_save": ["lm_head"]}, {"layers_to_transform": [0]}, {"layers_to_transform": 7}, {"fan_in_fan_out": True}, {"trainable_token_indices": [1]}]
+    files |= {f"said-{n}": peft(config | more, whole) for n, more in enumerate(said)}
+    second = pair("self_attn.q_proj", 2, layer=2)
+    half = dict([next(iter(pair("self_attn.q_proj", 2).items()))])
+    return files | {"no-layer": peft(config, safetensors(second)), "half": peft(config, safetensors(half)), "none": peft(config, safetensors({}))}
+
+
 # Of the quantised matrices of `entries/config_json.rs`, all [64, 64].
 PACKED_SIZES = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
 
@@ -298,6 +342,8 @@ def seeds() -> dict:
         "grammar_schema": grammars(),
         "chat_template": templates(),
         "checkpoint": checkpoints(),
+        "session": sessions(),
+        "adapter": adapters(),
         "hub": {f"reference-{number}": f"{reference}\n{json.dumps(LISTING)}".encode() for number, reference in enumerate(references)},
     }
 

@@ -110,6 +110,7 @@ macro_rules! targets {
 }
 
 targets! {
+    adapter: "../../fuzz/entries/adapter.rs"
     chat_template: "../../fuzz/entries/chat_template.rs"
     checkpoint: "../../fuzz/entries/checkpoint.rs"
     config_json: "../../fuzz/entries/config_json.rs"
@@ -120,6 +121,7 @@ targets! {
     requests: "../../fuzz/entries/requests.rs"
     safetensors: "../../fuzz/entries/safetensors.rs"
     sentencepiece_model: "../../fuzz/entries/sentencepiece_model.rs"
+    session: "../../fuzz/entries/session.rs"
     tokenizer_json: "../../fuzz/entries/tokenizer_json.rs"
     tool_calls: "../../fuzz/entries/tool_calls.rs"
 }

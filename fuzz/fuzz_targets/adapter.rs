@@ -1,0 +1,6 @@
+#![no_main]
+
+#[path = "../entries/adapter.rs"]
+mod entry;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| entry::run(bytes));
