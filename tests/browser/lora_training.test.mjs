@@ -348,3 +348,59 @@ test(
     }
   },
 );
+
+test('a GPU that is lost in any phase of a training ends it with nothing loaded, and the next one gives the same', LIMIT, async () => {
+  const { page, close } = await opened();
+  const got = await page.evaluate(
+    async ([model, options]) => {
+      const counts = { submit: 0, mapAsync: 0 };
+      for (const [{ prototype }, name] of [
+        [GPUQueue, 'submit'],
+        [GPUBuffer, 'mapAsync'],
+      ]) {
+        const original = prototype[name];
+        prototype[name] = function (...args) {
+          counts[name] += 1;
+          return original.apply(this, args);
+        };
+      }
+      const engine = await rillm.Engine.load(model, lossy(false, { ...options, maxRecoveries: 100 }));
+      const before = await said(engine, 'wug?');
+      const events = [];
+      const onProgress = ({ type }) => events.push([type, counts.submit]);
+      const train = () => {
+        counts.submit = counts.mapAsync = events.length = 0;
+        return engine.train.lora({ ...short, data: [game[0]], heldOut: [game[1]], epochs: 2, onProgress });
+      };
+      const whole = await train();
+      const [all, phases] = [{ ...counts }, [...events]];
+      await engine.adapters.unload('game');
+      // While the first held-out loss is computed, the last one, and while the files are made.
+      const last = phases.at(-1)[1];
+      const places = [
+        ['submit', phases[1][1] - 1],
+        ['submit', last],
+        ['submit', Math.round((last + all.submit) / 2)],
+        ['mapAsync', all.mapAsync],
+      ];
+      const found = [];
+      for (const place of places) {
+        await loseAt(...place);
+        const { code } = await failure(train());
+        found.push([code, events.length, (await engine.adapters.list()).length, (await said(engine, 'wug?')) === before]);
+      }
+      const again = await train();
+      await engine.dispose();
+      const losses = ({ losses, heldOut }) => JSON.stringify([losses, heldOut]);
+      return { found, phases: phases.map(([type]) => type), same: losses(whole) === losses(again) };
+    },
+    [MODEL, OPTIONS],
+  );
+  assert.deepEqual(got.phases, ['begin', 'held_out', 'step', 'held_out', 'step', 'held_out']);
+  assert.deepEqual(
+    got.found,
+    [1, 5, 6, 6].map((events) => ['device_lost', events, 0, true]),
+  );
+  assert.ok(got.same);
+  await close();
+});
