@@ -348,6 +348,32 @@ describe('without WebGPU', () => {
       assert.equal(failed.code, 'webgpu_unavailable', failed.message);
       assert.match(failed.message, /WebGPU/);
     });
+    test(`a page that is not secure answers on the CPU, and keeps nothing (${where})`, LIMIT, async () => {
+      const url = `${stage.origin.replace('localhost', 'rillm.test')}/blank/`;
+      const found = await stage.runWith(
+        { url, allowed: [/Cross-Origin-(Opener|Embedder)-Policy/] },
+        async (inWorker) => {
+          const found = [];
+          for (const cache of ['opfs', 'memory', 'none']) {
+            const events = [];
+            const onEvent = ({ type, reason, message }) =>
+              type === 'fallback' && events.push([reason, /not kept.*(https|file system)/.test(message)]);
+            const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker, cache, onEvent });
+            const { usage } = await engine.completions.create({ prompt: [1, 2, 3], max_tokens: 4, ignore_eos: true });
+            found.push([engine.info.device, usage.completion_tokens, ...events.flat()]);
+            await engine.dispose();
+          }
+          return found;
+        },
+        worker,
+      );
+      const kept = ['unavailable', true];
+      assert.deepEqual(found, [
+        ['cpu', 4, ...kept],
+        ['cpu', 4, ...kept],
+        ['cpu', 4],
+      ]);
+    });
     test(`no adapter: adapter_unavailable (${where})`, LIMIT, async () => {
       const load = (inWorker) => failure(rillm.Engine.load('/golden/tied-f32.gguf', { device: 'gpu', worker: inWorker }));
       const failed = await stage.run(load, worker);
@@ -356,7 +382,7 @@ describe('without WebGPU', () => {
     });
   }
 
-  test('the demo page says what to do', LIMIT, async () => {
+  test('the demo page says what to do, and answers', LIMIT, async () => {
     const { page, close } = await stage.openPage({
       url: `${stage.origin.replace('localhost', 'rillm.test')}/`,
       allowed: [/Cross-Origin-(Opener|Embedder)-Policy/, ...REQUEST_FAILED],
@@ -365,6 +391,11 @@ describe('without WebGPU', () => {
     await notice.waitFor();
     await notice.getByText('How to use the GPU').click();
     await notice.getByText(/https/).first().waitFor();
+    await page.locator('#model-summary', { hasText: 'Loaded in' }).waitFor();
+    assert.ok(await notice.isVisible());
+    await page.locator('#prompt').fill('What is 12 plus 30?');
+    await page.locator('#prompt').press('Enter');
+    await page.locator('.message.assistant:not([aria-busy]) .prose', { hasText: '42' }).waitFor();
     await close();
   });
 });

@@ -14,7 +14,7 @@ import { type Body, HttpFile, type RemoteRequest } from './http.js';
 import { type FileFacts, KeptFile } from './kept_file.js';
 import { type Entries, filesOf, isWhole, ModelIndex, type ModelRecord } from './model_index.js';
 import { Ranges } from './ranges.js';
-import { SEGMENT_BYTES, sha256 } from './segments.js';
+import { canDigest, SEGMENT_BYTES, sha256 } from './segments.js';
 import type { Store } from './store.js';
 import { readText, tooLong } from './texts.js';
 
@@ -209,9 +209,9 @@ export class RemoteFiles {
     if (request.limit !== undefined) return this.#openText(request, found);
     const { facts, first } = found;
     if (!this.#options.isWhole && !found.isOnePass) return this.#openRanges(request, found);
-    const id = await idOf(facts);
     const cache = await this.#room(facts);
     if (cache === undefined) return this.#download(request, found, undefined, undefined);
+    const id = await idOf(facts);
     const lock = await this.#lock(id, facts.url);
     try {
       const before = await this.#orNothing(KeptFile.find(cache, id));
@@ -387,6 +387,11 @@ export class RemoteFiles {
   async #room(facts: FileFacts): Promise<Store | undefined> {
     const { cache, isWhole, onEvent } = this.#options;
     if (cache === undefined || !isWhole) return undefined;
+    if (!canDigest()) {
+      const message = `${facts.url} is not kept: there is no crypto.subtle here, which pages that are served by https have`;
+      onEvent({ type: 'fallback', reason: 'unavailable', message });
+      return undefined;
+    }
     if (!cache.isShared || facts.size <= 0) return cache.store;
     // Safari has had it since version 17, and its file system since 15.2.
     const estimate = await this.#orNothing(Promise.resolve(navigator.storage.estimate?.()));

@@ -17,6 +17,9 @@ export function hex(bytes: ArrayBuffer): string {
   return Array.from(new Uint8Array(bytes), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
+/** False on pages that are not served securely, such as http of another machine. Files are not kept there. */
+export const canDigest = (): boolean => globalThis.crypto?.subtle !== undefined;
+
 export async function sha256(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
   return hex(await crypto.subtle.digest('SHA-256', bytes));
 }
