@@ -1,5 +1,5 @@
-//! Adapters (LoRA) for a small model: a GGUF file, or a configuration of PEFT with its safetensors file behind it. What loads takes part in a pass,
-//! and is unloaded.
+//! Adapters (LoRA) for a small model: a GGUF file, or PEFT's configuration followed by the safetensors file. An adapter that loads takes part in a
+//! pass, and is unloaded.
 
 use rillm::Code;
 use rillm::engine::folder::{Folder, MemoryFolder, OneFile};

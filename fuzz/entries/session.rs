@@ -1,11 +1,11 @@
 //! Sessions of a small model: a sound one with the changes that an input names, as it is then and with the sums that it ought to have. A
 //! conversation that is restored goes on.
 
-use rillm::Code;
 use rillm::engine::request::ChatRequest;
 use rillm::engine::source::MemorySource;
 use rillm::engine::{Engine, LoadOptions};
 use rillm::gpu::DeviceKind;
+use rillm::{Code, Result};
 use serde_json::{Value, json};
 
 const MODEL: &[u8] = include_bytes!("../../tests/golden/tiny_llama/tied-q8_0.gguf");
@@ -90,12 +90,25 @@ fn sum(session: &mut [u8], from: usize, to: usize) -> Option<()> {
 
 fn restore(engine: &Engine, session: &[u8]) {
     let source = MemorySource::new(session.to_vec()).with_name("a.session");
-    let Ok(restored) = pollster::block_on(engine.restore_session(&source)) else { return };
-    let Some(mut asked) = restored.conversation.as_object().cloned() else { return };
-    asked.insert("max_tokens".to_owned(), json!(1));
-    let Ok(request) = ChatRequest::parse(Value::Object(asked)) else { return };
-    let answered = engine.chat(request).map(|mut generation| while let Ok(Some(_)) = pollster::block_on(generation.next()) {});
-    if let Err(error) = answered {
+    match pollster::block_on(engine.restore_session(&source)) {
+        Ok(restored) => check(go_on(engine, restored.conversation)),
+        Err(error) => check(Err(error)),
+    }
+}
+
+/// One token more of what was restored.
+fn go_on(engine: &Engine, mut conversation: Value) -> Result<()> {
+    if let Some(fields) = conversation.as_object_mut() {
+        fields.insert("max_tokens".to_owned(), json!(1));
+    }
+    let mut generation = engine.chat(ChatRequest::parse(conversation)?)?;
+    while pollster::block_on(generation.next())?.is_some() {}
+    Ok(())
+}
+
+/// What a file holds is never a fault of the engine.
+fn check(done: Result<()>) {
+    if let Err(error) = done {
         assert_ne!(error.code(), Code::Internal, "{error}");
     }
 }
