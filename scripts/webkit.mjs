@@ -18,7 +18,12 @@ export const HOW_TO_GET_WEBKIT =
 
 const DRIVER = process.platform === 'darwin' ? 'safaridriver' : 'WebKitWebDriver';
 const STARTING_MS = 15_000;
-const SCRIPT_MS = 120_000;
+const SCRIPT_MS = 60_000;
+/** For commands of the driver: longer than a script may take, which it ends by itself. */
+const COMMAND_MS = SCRIPT_MS + 15_000;
+/** To start a browser, which takes one or two seconds where the machine has time. */
+const SESSION_MS = 20_000;
+const ATTEMPTS = 3;
 
 /** The driver; undefined where there is none, or no screen for its browser. */
 export function webkitDriver() {
@@ -29,7 +34,7 @@ export function webkitDriver() {
 const hasScreen = () => process.platform === 'darwin' || Boolean(process.env.DISPLAY || process.env.WAYLAND_DISPLAY);
 
 /** Starts the driver; `open(features)` opens a browser, with features of WebKitGTK that it has and does not switch on by itself. */
-export async function launchWebkit() {
+export async function launchWebkit({ sessionMs = SESSION_MS } = {}) {
   const driver = webkitDriver();
   if (driver === undefined) throw new Problem(`there is no WebKit to drive: ${HOW_TO_GET_WEBKIT}`);
   const folder = mkdtempSync(join(tmpdir(), 'rillm-webkit-'));
@@ -43,14 +48,10 @@ export async function launchWebkit() {
   }
   const screen = hasScreen() ? undefined : await startScreen();
   if (screen !== undefined) Object.assign(env, { DISPLAY: screen.display, GDK_BACKEND: 'x11' });
-  const port = await freePort();
-  const program = spawn(driver, ['-p', String(port)], { stdio: 'ignore', env });
-  const failed = new Promise((_, reject) => program.once('error', reject));
-  failed.catch(() => {});
-  const call = (method, path, body) => Promise.race([request(`http://127.0.0.1:${port}${path}`, method, body), failed]);
+  let started;
   const sessions = new Set();
   const end = () => {
-    program.kill();
+    started?.end();
     screen?.kill();
     rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
   };
@@ -61,18 +62,34 @@ export async function launchWebkit() {
     for (const session of sessions) await session.close().catch(() => {});
     end();
   };
+  const start = async () => {
+    started = startDriver(driver, await freePort(), env);
+    await ready(() => started.call('GET', '/status'));
+  };
   try {
-    await ready(() => call('GET', '/status'));
+    await start();
   } catch (error) {
     await close();
     throw error;
   }
+  /** Now and then a browser starts and its driver does not hear of it: then both are started anew. */
+  const newSession = async (capabilities) => {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await started.call('POST', '/session', { capabilities }, sessionMs);
+      } catch (error) {
+        if (!(error instanceof NoAnswer) || attempt === ATTEMPTS) throw error;
+        started.end();
+        await start();
+      }
+    }
+  };
   return {
     async open(features = []) {
       const args = ['--automation', ...(features.length > 0 ? [`--features=${features.map((name) => `+${name}`).join(',')}`] : [])];
       const own = process.platform === 'darwin' ? { browserName: 'safari' } : { 'webkitgtk:browserOptions': { args } };
-      const { sessionId, capabilities } = await call('POST', '/session', { capabilities: { alwaysMatch: own } });
-      const session = new Session(call, `/session/${sessionId}`, `${capabilities.browserName} ${capabilities.browserVersion}`, () =>
+      const { sessionId, capabilities } = await newSession({ alwaysMatch: own });
+      const session = new Session(started.call, `/session/${sessionId}`, `${capabilities.browserName} ${capabilities.browserVersion}`, () =>
         sessions.delete(session),
       );
       sessions.add(session);
@@ -80,6 +97,23 @@ export async function launchWebkit() {
       return session;
     },
     close,
+  };
+}
+
+/** Starts the driver itself. It and its browsers are a group of processes, which ends as a whole. */
+function startDriver(driver, port, env) {
+  const program = spawn(driver, ['-p', String(port)], { stdio: 'ignore', env, detached: true });
+  const failed = new Promise((_, reject) => program.once('error', reject));
+  failed.catch(() => {});
+  return {
+    call: (method, path, body, limit) => Promise.race([request(`http://127.0.0.1:${port}${path}`, method, body, limit), failed]),
+    end() {
+      try {
+        process.kill(-program.pid);
+      } catch {
+        // It has ended, or never began.
+      }
+    },
   };
 }
 
@@ -117,11 +151,20 @@ class Session {
   }
 }
 
-async function request(url, method, body) {
-  const response = await fetch(url, { method, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
-  const { value } = await response.json();
-  if (!response.ok) throw new Error(`the driver says ${value.error}: ${value.message}`);
-  return value;
+/** A command that the driver has not answered in time. */
+class NoAnswer extends Error {}
+
+async function request(url, method, body, limit = COMMAND_MS) {
+  const signal = AbortSignal.timeout(limit);
+  try {
+    const response = await fetch(url, { method, signal, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+    const { value } = await response.json();
+    if (!response.ok) throw new Error(`the driver says ${value.error}: ${value.message}`);
+    return value;
+  } catch (error) {
+    if (error.name !== 'TimeoutError') throw error;
+    throw new NoAnswer(`the driver did not answer ${method} ${new URL(url).pathname} within ${limit / 1000} s`);
+  }
 }
 
 /** Asks until there is an answer. */

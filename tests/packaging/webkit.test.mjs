@@ -1,0 +1,77 @@
+// Drivers of WebKit that hang: a browser is started once more, what hangs is ended, and what stays so is told. The drivers are programs of this test.
+
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, test } from 'node:test';
+
+import { launchWebkit } from '../../scripts/webkit.mjs';
+
+const folder = mkdtempSync(join(tmpdir(), 'rillm-driver-'));
+afterEach(() => {
+  delete process.env.WEBKIT_DRIVER;
+  delete process.env.DISPLAY;
+});
+process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+
+/** Puts a driver in place that says nothing to the first `silent` requests for a session, and keeps a browser, whose process it notes as its own. */
+function driverThatHangs(silent) {
+  const noted = join(folder, `${silent}.json`);
+  const program = join(folder, `driver-${silent}.mjs`);
+  writeFileSync(noted, '[]');
+  writeFileSync(
+    program,
+    `#!${process.execPath}
+    import { spawn } from 'node:child_process';
+    import { readFileSync, writeFileSync } from 'node:fs';
+    import { createServer } from 'node:http';
+    createServer((request, response) => {
+      const answer = (value) => response.end(JSON.stringify({ value }));
+      if (request.url !== '/session') return answer({});
+      const browser = spawn('sleep', ['1000']);
+      const begun = [...JSON.parse(readFileSync(${JSON.stringify(noted)})), [process.pid, browser.pid]];
+      writeFileSync(${JSON.stringify(noted)}, JSON.stringify(begun));
+      if (begun.length > ${silent}) answer({ sessionId: String(begun.length), capabilities: { browserName: 'a', browserVersion: '1' } });
+    }).listen(Number(process.argv[3]), '127.0.0.1');`,
+    { mode: 0o755 },
+  );
+  Object.assign(process.env, { WEBKIT_DRIVER: program, DISPLAY: ':0' });
+  return () => JSON.parse(readFileSync(noted, 'utf8')).flat();
+}
+
+/** Waits until none of them runs. */
+async function ended(processes) {
+  const runs = (id) => {
+    try {
+      return process.kill(id, 0);
+    } catch {
+      return false;
+    }
+  };
+  for (const end = performance.now() + 5000; processes.some(runs); ) {
+    assert.ok(performance.now() < end, 'a process was left');
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+test('a browser that the driver never heard of is ended, and another is started', async () => {
+  const processes = driverThatHangs(1);
+  const webkit = await launchWebkit({ sessionMs: 300 });
+  const session = await webkit.open();
+  assert.equal(session.browser, 'a 1');
+  const [hung, its] = processes();
+  await ended([hung, its]);
+  assert.equal(processes().length, 4);
+  await webkit.close();
+  await ended(processes());
+});
+
+test('a driver that never starts a browser is told, and nothing of it is left', async () => {
+  const processes = driverThatHangs(99);
+  const webkit = await launchWebkit({ sessionMs: 200 });
+  await assert.rejects(webkit.open(), /the driver did not answer POST \/session within 0\.2 s/);
+  await webkit.close();
+  assert.equal(processes().length, 6);
+  await ended(processes());
+});
