@@ -29,7 +29,10 @@ pub mod tensor;
 pub mod text;
 #[cfg(feature = "train")]
 pub mod train;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", not(feature = "train")))]
 mod web;
+#[cfg(all(target_arch = "wasm32", feature = "train"))]
+#[doc(hidden)]
+pub mod web;
 
 pub use error::{Code, Error, Result};

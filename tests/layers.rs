@@ -17,7 +17,7 @@ const MAY_NAME: [(&str, &[&str]); 13] = [
     ("decode", &["error", "tensor", "model", "sampler"]),
     ("engine", &["error", "json", "tensor", "model", "sampler", "text", "decode"]),
     ("train", &["error", "json", "tensor", "array", "model", "text", "engine"]),
-    ("web", &["error", "array", "engine", "gpu", "tensor", "train"]),
+    ("web", &["error", "array", "engine", "gpu", "tensor"]),
     ("native", &["error", "engine"]),
 ];
 

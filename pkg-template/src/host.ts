@@ -445,7 +445,7 @@ export class EngineHost implements Host {
 
   async planLora(training: object): Promise<TrainingPlan> {
     const { wasm, engine } = this.#loaded();
-    return this.#ask(wasm, () => planOf(engine, training));
+    return this.#ask(wasm, () => planOf(wasm, engine, training));
   }
 
   async trainLora(
@@ -454,7 +454,9 @@ export class EngineHost implements Host {
     onEvent: (event: TrainingEventData) => void,
     signal?: AbortSignal,
   ): Promise<TrainedData> {
-    return trainedData(await this.#stoppable(signal, (engine, stopped) => trainedBy(engine, training, checkpoint, onEvent, stopped)));
+    const { wasm } = this.#loaded();
+    const train = (engine: WasmEngine, stopped: Promise<void>) => trainedBy(wasm, engine, training, checkpoint, onEvent, stopped);
+    return trainedData(await this.#stoppable(signal, train));
   }
 
   async dispose(): Promise<void> {

@@ -113,15 +113,6 @@ export interface WasmEngine {
   setAdapterScale(name: string, scale: number): void;
   unloadAdapter(name: string): void;
   adapters(): LoadedAdapter[];
-  /** Only where the module has what trains. */
-  planLora?(training: object): TrainingPlan;
-  /** `onEvent` gets the bytes of a checkpoint beside its event. When `stopped` resolves, the rest is left undone, and it rejects with `aborted`. */
-  trainLora?(
-    training: object,
-    checkpoint: Blob | undefined,
-    onEvent: (event: TrainingEventData, bytes: Uint8Array<ArrayBuffer> | undefined) => void,
-    stopped: Promise<void>,
-  ): Promise<WasmTrained>;
   dispose(): void;
   free(): void;
 }
@@ -148,6 +139,16 @@ interface Glue {
   /** Tells all engines of this thread whether anybody sees their page. */
   setPageHidden(isHidden: boolean): void;
   renderTemplate(template: string, context: object): string;
+  /** Only where the module has what trains. */
+  planLora?(engine: WasmEngine, training: object): TrainingPlan;
+  /** `onEvent` gets the bytes of a checkpoint beside its event. When `stopped` resolves, the rest is left undone, and it rejects with `aborted`. */
+  trainLora?(
+    engine: WasmEngine,
+    training: object,
+    checkpoint: Blob | undefined,
+    onEvent: (event: TrainingEventData, bytes: Uint8Array<ArrayBuffer> | undefined) => void,
+    stopped: Promise<void>,
+  ): Promise<WasmTrained>;
 }
 
 /** The loaded wasm of this thread. */
@@ -202,7 +203,7 @@ const loadCpu = loaderOf('rillm_cpu', ['cpuWasmUrl', 'cpuWasmModule'], () => new
 
 const TRAINING = ['trainingWasmUrl', 'trainingWasmModule'] as const;
 const trainingUrl = () => new URL('./wasm/rillm_train_bg.wasm', import.meta.url);
-const TRAINING_MARK = 'wasmengine_trainLora';
+const TRAINING_MARK = 'trainLora';
 const loadTraining = loaderOf('rillm_train', TRAINING, trainingUrl, trainingGlue, TRAINING_MARK);
 
 /** The module with what trains, which another thread may run. */

@@ -39,7 +39,7 @@ const OPTIMISED_DEEP = ['-Os', '--low-memory-unused'];
 const ENGINE_LAYERS = ['decode', 'engine', 'model', 'sampler', 'text', 'train'].map((layer) => join(root, 'src', layer, '/'));
 
 /** What the feature `train` alone compiles. */
-const TRAINING = [join(root, 'src/train', '/'), join(root, 'src/web/training.rs')];
+const TRAINING = [join(root, 'src/train', '/')];
 
 /** The macro that takes shaders into the program. */
 const MACROS = join(root, 'shader_text/src');
@@ -75,8 +75,9 @@ export const WASM = {
     hasVectors: true,
     sources: () => [...besides(TRAINING), ...files(join(root, 'cpu_device/src')), ...files(join(root, 'cpu_kernels/src')), SIMD_RUSTC],
   },
-  train: { name: 'rillm_train', crate: 'rillm', features: ['engine', 'train'], sources: () => besides([]) },
-  engine: { name: 'rillm', crate: 'rillm', features: ['engine'], sources: () => besides(TRAINING) },
+  train: { name: 'rillm_train', crate: 'rillm-training', sources: () => [...besides([]), ...files(join(root, 'training/src'))] },
+  // With the feature `train`, of which the linker leaves nothing here, so that the wasm above has been compiled but for its own bindings.
+  engine: { name: 'rillm', crate: 'rillm', features: ['engine', 'train'], sources: () => besides([]) },
 };
 const MANIFESTS = [
   'Cargo.toml',
@@ -85,6 +86,7 @@ const MANIFESTS = [
   'grammar/Cargo.toml',
   'grammar/build.rs',
   'shader_text/Cargo.toml',
+  'training/Cargo.toml',
   'Cargo.lock',
   'rust-toolchain.toml',
 ];

@@ -20,7 +20,7 @@ async function builtTests() {
     '--locked',
     '--no-default-features',
     '--features',
-    'engine',
+    'engine,train',
     '--test',
     'web',
   ];

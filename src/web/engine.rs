@@ -220,7 +220,8 @@ impl WasmEngine {
         self.engine.borrow().clone().ok_or_else(|| err!(Disposed, "the engine was disposed of; load the model again"))
     }
 
-    pub(super) fn engine(&self) -> Result<Rc<Engine>, JsValue> {
+    /// The engine, for other bindings; an error after it was disposed of.
+    pub fn engine(&self) -> Result<Rc<Engine>, JsValue> {
         self.get().map_err(js_error)
     }
 }

@@ -37,9 +37,16 @@ mod team;
 mod team;
 #[cfg(feature = "engine")]
 mod thrown;
-#[cfg(feature = "train")]
-mod training;
 
+/// What the bindings of trainings use, which are a crate of their own (`training`).
+#[cfg(feature = "train")]
+pub use self::{
+    abort::unless,
+    blob::BlobSource,
+    convert::{js_error, json_from_js, to_js},
+    engine::WasmEngine,
+    thrown::js_message,
+};
 use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen(start)]

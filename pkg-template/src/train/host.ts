@@ -3,7 +3,7 @@
 import { EngineError, errorData, toEngineError } from '../errors.js';
 import type { TrainingPlan } from '../generated/training.js';
 import type { TrainedData, TrainingEventData } from '../protocol.js';
-import type { WasmEngine, WasmTrained } from '../wasm.js';
+import type { Wasm, WasmEngine, WasmTrained } from '../wasm.js';
 
 /** What is aborted while an engine gets what trains. */
 export const ENABLING = 'loading what trains';
@@ -19,20 +19,22 @@ export function cannotTrain(): EngineError {
   );
 }
 
-export function planOf(engine: WasmEngine, training: object): TrainingPlan {
-  if (engine.planLora === undefined) throw cannotTrain();
-  return engine.planLora(training);
+export function planOf({ planLora }: Wasm, engine: WasmEngine, training: object): TrainingPlan {
+  if (planLora === undefined) throw cannotTrain();
+  return planLora(engine, training);
 }
 
 export async function trainedBy(
+  { trainLora }: Wasm,
   engine: WasmEngine,
   training: object,
   checkpoint: Blob | undefined,
   onEvent: (event: TrainingEventData) => void,
   stopped: Promise<void>,
 ): Promise<WasmTrained> {
-  if (engine.trainLora === undefined) throw cannotTrain();
-  return engine.trainLora(
+  if (trainLora === undefined) throw cannotTrain();
+  return trainLora(
+    engine,
     training,
     checkpoint,
     (event, bytes) => onEvent(bytes === undefined ? event : ({ ...event, bytes } as TrainingEventData)),
