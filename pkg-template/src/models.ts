@@ -146,7 +146,8 @@ async function download(source: ModelSource, given: DownloadModelOptions = {}): 
   const hostOptions = { files: filesOf(place, options), wasm };
   if (signal?.aborted) throw abortError(signal, 'downloading the model');
   await persist(options);
-  const host = hostOf(worker);
+  // Headers need no GPU.
+  const host = hostOf(worker, 'cpu');
   let broken: string | undefined;
   const services = loadServices(
     {

@@ -23,17 +23,40 @@ export function startWorker(make: (() => Worker) | undefined): Worker {
     return withBundler();
   } catch (thrown) {
     if (!(thrown instanceof DOMException && thrown.name === 'SecurityError')) throw toEngineError(thrown);
-    // The package comes from another origin, such as a CDN. A worker must be of the page's origin, its imports need not.
-    const code = `import ${JSON.stringify(workerAddress())};`;
-    const url = URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
-    const worker = new Worker((policy?.createScriptURL(url) ?? url) as string, { type: 'module' });
-    // The worker has read the code when it first speaks or fails.
-    const revoke = () => URL.revokeObjectURL(url);
-    worker.addEventListener('message', revoke, { once: true });
-    worker.addEventListener('error', revoke, { once: true });
-    return worker;
+    return ofAnotherOrigin(policy);
   }
 }
+
+/** Where the package comes from another origin, such as a CDN: a worker must be of the page's origin, its imports need not. */
+function ofAnotherOrigin(policy: TrustedTypesPolicy | undefined): Worker {
+  const address = JSON.stringify(workerAddress());
+  // A frame in a sandbox has no origin. There Chromium starts no module of a Blob (156), but a script, which imports.
+  const hasOrigin = globalThis.origin !== 'null';
+  const code = hasOrigin ? `import ${address};` : importingLater(address);
+  const url = URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
+  const worker = new Worker((policy?.createScriptURL(url) ?? url) as string, hasOrigin ? { type: 'module' } : {});
+  // The worker has read the code when it first speaks or fails.
+  const revoke = () => URL.revokeObjectURL(url);
+  worker.addEventListener('message', revoke, { once: true });
+  worker.addEventListener('error', revoke, { once: true });
+  return worker;
+}
+
+/** A script that imports a module: it hands on what is said to it before that one listens, and fails as a module that can't be imported does. */
+const importingLater = (address: string) => `
+const early = [];
+const keep = (event) => {
+  event.stopImmediatePropagation();
+  early.push(event);
+};
+addEventListener('message', keep);
+import(${address}).then(
+  () => {
+    removeEventListener('message', keep);
+    for (const { data, ports } of early) dispatchEvent(new MessageEvent('message', { data, ports: [...ports] }));
+  },
+  (error) => setTimeout(() => { throw error; }),
+);`;
 
 function withBundler(): Worker {
   // Bundlers look for exactly this expression.

@@ -109,11 +109,32 @@ test('a question is kept with its answer, and a second click while it is answere
   assert.equal(chat.run, undefined);
 });
 
-test('an answer is being written from the moment it is there, however long its lock takes', async (t) => {
+/** Has these Web Locks until the test ends. */
+function withLocks(t, locks) {
   const before = Object.getOwnPropertyDescriptor(globalThis, 'navigator');
-  const locks = { request: async (_name, work) => (await soon(), work()) };
   Object.defineProperty(globalThis, 'navigator', { configurable: true, value: { locks } });
   t.after(() => (before === undefined ? delete globalThis.navigator : Object.defineProperty(globalThis, 'navigator', before)));
+}
+
+test('a browser that refuses locks, as in a frame of a sandbox: answers come all the same, and what breaks off is told once', async (t) => {
+  const refuse = async () => {
+    throw new DOMException('no locks here', 'SecurityError');
+  };
+  withLocks(t, { request: refuse, query: refuse });
+  const { chat, plans, problems, requests } = openChat();
+  await chat.send('One');
+  assert.deepEqual(texts(chat), ['One', 'An answer']);
+  assert.equal(last(chat).state, 'done');
+  plans.push({ parts: ['Half'], error: 'device_lost' });
+  await chat.send('Two');
+  assert.deepEqual([last(chat).state, last(chat).content, problems], ['failed', 'Half', ['device_lost']]);
+  assert.equal(requests.length, 2);
+  await chat.heard({ id: chat.shown.meta.id });
+  assert.equal(texts(chat).length, 4);
+});
+
+test('an answer is being written from the moment it is there, however long its lock takes', async (t) => {
+  withLocks(t, { request: async (_name, work) => (await soon(), work()) });
   const { chat } = openChat();
   const states = new Set();
   const asked = chat.send('One');

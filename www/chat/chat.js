@@ -348,6 +348,7 @@ const isEmpty = ({ content, reasoning, calls = [] }) => content === '' && !reaso
 async function markInterrupted(messages) {
   const writing = [...messages.values()].filter(({ state }) => state === 'writing');
   if (writing.length === 0) return;
-  const held = (await globalThis.navigator?.locks?.query())?.held?.map(({ name }) => name) ?? [];
-  for (const message of writing) if (!held.includes(lockOf(message))) message.state = 'interrupted';
+  const { held } = (await globalThis.navigator?.locks?.query().catch(() => undefined)) ?? {};
+  const names = held?.map(({ name }) => name) ?? [];
+  for (const message of writing) if (!names.includes(lockOf(message))) message.state = 'interrupted';
 }

@@ -72,7 +72,23 @@ async function writeOne(conversation, run, message, context) {
       await keep([message]);
     }
   };
-  await (globalThis.navigator?.locks === undefined ? work() : navigator.locks.request(lockOf(message), work));
+  await underLock(lockOf(message), work);
+}
+
+/** Works under a lock, and without one where the browser has none for this page, as in a frame that is in a sandbox. */
+async function underLock(name, work) {
+  const { locks } = globalThis.navigator ?? {};
+  let hasBegun = false;
+  const begin = () => {
+    hasBegun = true;
+    return work();
+  };
+  try {
+    await (locks === undefined ? begin() : locks.request(name, begin));
+  } catch (error) {
+    if (hasBegun) throw error;
+    await begin();
+  }
 }
 
 /** Runs the calls that have no result and that this page answers; false if others are left, whose results a person gives. */

@@ -1,5 +1,7 @@
 // One download of a file at a time in an origin (Web Locks), which other tabs hear of (BroadcastChannel).
 
+import { webLocks } from './web_locks.js';
+
 const PREFIX = 'rillm:file:';
 /** How often a download says how far it is. */
 const REPORT_MS = 250;
@@ -27,7 +29,7 @@ export async function lockFile(
   signal: AbortSignal | undefined,
   onWait: (loaded?: number, total?: number) => void,
 ): Promise<FileLock> {
-  const { locks } = globalThis.navigator ?? {};
+  const locks = webLocks();
   if (locks === undefined) return { report: () => {}, release: () => {} };
   const channel = new BroadcastChannel(PREFIX + id);
   let release!: () => void;
@@ -72,7 +74,7 @@ export async function lockFile(
 
 /** Does something to a file that no tab downloads now; false if one does. */
 export async function withFileLock(id: string, work: () => Promise<void>): Promise<boolean> {
-  const { locks } = globalThis.navigator ?? {};
+  const locks = webLocks();
   if (locks === undefined) {
     await work();
     return true;

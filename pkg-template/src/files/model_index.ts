@@ -3,6 +3,7 @@
 import type { FileRecord } from './kept_file.js';
 import { KeptFile } from './kept_file.js';
 import type { Store } from './store.js';
+import { webLocks } from './web_locks.js';
 
 const KEY = 'models.json';
 const VERSION = 1;
@@ -95,7 +96,8 @@ export class ModelIndex {
 
   async #exclusively(work: () => Promise<void>): Promise<void> {
     // A store of a page's is asked from the workers of several loads.
-    if (globalThis.navigator?.locks !== undefined) await navigator.locks.request(LOCK, work);
+    const locks = webLocks();
+    if (locks !== undefined) await locks.request(LOCK, work);
     else {
       const before = turns.get(this.store) ?? Promise.resolve();
       const turn = before.then(work);
