@@ -115,7 +115,8 @@ parent.postMessage({ origin: globalThis.origin, found, files: files.size }, '*')
 </script>`;
 
 test('a frame in a sandbox, which has no origin: on its thread by the GPU, in a worker by the CPU', LIMIT, async () => {
-  const around = '<!doctype html><link rel="icon" href="data:,"><script>addEventListener("message", ({ data }) => (globalThis.told = data));</script>';
+  const around =
+    '<!doctype html><link rel="icon" href="data:,"><script>addEventListener("message", ({ data }) => (globalThis.told = data));</script>';
   const pages = { '/': `${around}<iframe sandbox="allow-scripts" src="/frame.html"></iframe>`, '/frame.html': FRAME };
   const server = await serve(
     { '/rillm/': await packedPackage(), '/golden/': golden },

@@ -5,7 +5,9 @@
 
 use js_sys::{Array, Function, Object, Promise, Reflect, Uint8Array};
 use rillm::engine::source::ByteSource;
-use rillm::train::{LoraTraining, TrainedLora, TrainingEvent, free_after_training, plan_lora as plan, train_lora as train};
+use rillm::train::{
+    LoraTraining, TrainedLora, TrainingEvent, free_after_training, plan_lora as plan, train_lora as train,
+};
 use rillm::web::{BlobSource, WasmEngine, js_error, js_message, json_from_js, to_js, unless};
 use rillm::{Result, err};
 use wasm_bindgen::prelude::*;
