@@ -29,7 +29,7 @@ export async function lockFile(
   signal: AbortSignal | undefined,
   onWait: (loaded?: number, total?: number) => void,
 ): Promise<FileLock> {
-  const locks = webLocks();
+  const locks = await webLocks();
   if (locks === undefined) return { report: () => {}, release: () => {} };
   const channel = new BroadcastChannel(PREFIX + id);
   let release!: () => void;
@@ -74,7 +74,7 @@ export async function lockFile(
 
 /** Does something to a file that no tab downloads now; false if one does. */
 export async function withFileLock(id: string, work: () => Promise<void>): Promise<boolean> {
-  const locks = webLocks();
+  const locks = await webLocks();
   if (locks === undefined) {
     await work();
     return true;

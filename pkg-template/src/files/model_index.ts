@@ -96,7 +96,7 @@ export class ModelIndex {
 
   async #exclusively(work: () => Promise<void>): Promise<void> {
     // A store of a page's is asked from the workers of several loads.
-    const locks = webLocks();
+    const locks = await webLocks();
     if (locks !== undefined) await locks.request(LOCK, work);
     else {
       const before = turns.get(this.store) ?? Promise.resolve();
