@@ -18,6 +18,8 @@ export function startWorker(make: (() => Worker) | undefined): Worker {
   }
   if (make !== undefined) return madeBy(make);
   const policy = isBundled() ? undefined : trustedTypesPolicy();
+  // No script is of the same origin, and Firefox says so only later.
+  if (hasNoOrigin()) return ofAnotherOrigin(policy);
   try {
     if (policy !== undefined) return new Worker(policy.createScriptURL(scriptUrl()) as string, { type: 'module' });
     return withBundler();
@@ -27,14 +29,16 @@ export function startWorker(make: (() => Worker) | undefined): Worker {
   }
 }
 
+/** A frame in a sandbox, or a page of a file. */
+const hasNoOrigin = () => globalThis.origin === 'null';
+
 /** Where the package comes from another origin, such as a CDN: a worker must be of the page's origin, its imports need not. */
 function ofAnotherOrigin(policy: TrustedTypesPolicy | undefined): Worker {
   const address = JSON.stringify(workerAddress());
-  // A frame in a sandbox has no origin. There Chromium starts no module of a Blob (156), but a script, which imports.
-  const hasOrigin = globalThis.origin !== 'null';
-  const code = hasOrigin ? `import ${address};` : importingLater(address);
+  // In a frame without an origin Chromium (156) starts no module of a Blob, but a script, which imports.
+  const code = hasNoOrigin() ? importingLater(address) : `import ${address};`;
   const url = URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
-  const worker = new Worker((policy?.createScriptURL(url) ?? url) as string, hasOrigin ? { type: 'module' } : {});
+  const worker = new Worker((policy?.createScriptURL(url) ?? url) as string, hasNoOrigin() ? {} : { type: 'module' });
   // The worker has read the code when it first speaks or fails.
   const revoke = () => URL.revokeObjectURL(url);
   worker.addEventListener('message', revoke, { once: true });

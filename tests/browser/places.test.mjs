@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { launchWithExtension } from '../../scripts/chromium.mjs';
-import { serve } from '../../scripts/serve.mjs';
 import { golden, openStage, packedPackage } from './browser.mjs';
+import { serveFrame } from './frame.mjs';
 
 const LIMIT = { timeout: 240_000 };
 const MODEL = '/golden/tied-q8_0.gguf';
@@ -75,66 +75,11 @@ test("an application's own worker, with a worker of its own", LIMIT, async () =>
   assert.deepEqual(answer, { ids, hasWorkers: true });
 });
 
-/** In a frame that has no origin: asks with each of these options, and tells the page around it. */
-const FRAME = `<!doctype html><link rel="icon" href="data:,"><script type="module">
-let made = 0;
-const Own = Worker;
-globalThis.Worker = class extends Own {
-  constructor(...args) {
-    super(...args);
-    made += 1;
-  }
-};
-const { Engine } = await import('/rillm/dist/index.js');
-const files = new Map();
-const cache = { get: async (key) => files.get(key), put: async (key, bytes) => void files.set(key, bytes), delete: async (key) => void files.delete(key) };
-async function answer(options) {
-  const events = [];
-  const before = made;
-  const told = { onWarning: () => {}, onEvent: ({ type, reason }) => events.push([type, reason].filter(Boolean).join(' ')) };
-  try {
-    const engine = await Engine.load('${MODEL}', { ...options, ...told });
-    const { choices } = await engine.completions.create({ prompt: 'The small boat', max_tokens: 4, temperature: 0, ignore_eos: true });
-    await engine.dispose();
-    return { ids: choices[0].token_ids, device: engine.info.device, inWorker: made > before, events };
-  } catch ({ code }) {
-    return { code };
-  }
-}
-const found = {};
-for (const [name, options] of Object.entries({
-  gpu: { device: 'gpu' },
-  cpu: { device: 'cpu' },
-  insisted: { device: 'gpu', worker: true },
-  kept: { device: 'cpu', worker: false, cache },
-  again: { device: 'cpu', worker: false, cache },
-})) {
-  found[name] = await answer(options);
-}
-parent.postMessage({ origin: globalThis.origin, found, files: files.size }, '*');
-</script>`;
-
 test('a frame in a sandbox, which has no origin: on its thread by the GPU, in a worker by the CPU', LIMIT, async () => {
-  const around =
-    '<!doctype html><link rel="icon" href="data:,"><script>addEventListener("message", ({ data }) => (globalThis.told = data));</script>';
-  const pages = { '/': `${around}<iframe sandbox="allow-scripts" src="/frame.html"></iframe>`, '/frame.html': FRAME };
-  const server = await serve(
-    { '/rillm/': await packedPackage(), '/golden/': golden },
-    {
-      handle: (_, response, path) => {
-        response.setHeader('Access-Control-Allow-Origin', '*');
-        response.setHeader('Access-Control-Expose-Headers', 'Content-Range, ETag');
-        response.setHeader('Cross-Origin-Resource-Policy', 'cross-origin');
-        if (!(path in pages)) return false;
-        response.setHeader('Content-Type', 'text/html');
-        response.end(pages[path]);
-        return true;
-      },
-    },
-  );
   const { page, close } = await stage.openPage();
+  const frame = await serveFrame(['gpu', 'cpu', 'insisted', 'kept', 'again']);
   try {
-    await page.goto(server.origin);
+    await page.goto(frame.origin);
     await page.waitForFunction(() => globalThis.told !== undefined);
     const { origin, found, files } = await page.evaluate(() => globalThis.told);
     assert.equal(origin, 'null');
@@ -148,7 +93,7 @@ test('a frame in a sandbox, which has no origin: on its thread by the GPU, in a 
     assert.ok(files >= 2, `${files} files`);
   } finally {
     await close();
-    await server.close();
+    await frame.close();
   }
 });
 

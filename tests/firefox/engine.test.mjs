@@ -8,6 +8,7 @@ import { after, before, test } from 'node:test';
 
 import { goldenJson, relativeError, root } from '../browser/browser.mjs';
 import { MODEL, NO_MODEL, prompt, testAnswers } from '../browser/demo_answers.mjs';
+import { serveFrame } from '../browser/frame.mjs';
 import { makeLosses, prepareLosses } from '../browser/losses.mjs';
 import { openFirefox } from './stage.mjs';
 
@@ -179,6 +180,24 @@ test('embeddings agree with the reference', LIMIT, async () => {
     texts,
   );
   for (const [n, { embedding }] of got.entries()) assert.ok(relativeError(embedding, vectors[n]) < 1e-4, `text ${n}`);
+  await close();
+});
+
+test('a frame in a sandbox, which has no origin: by the CPU in a worker, and kept by a store of its own', LIMIT, async (t) => {
+  const frame = await serveFrame(['cpu', 'kept', 'again']);
+  t.after(() => frame.close());
+  const { page, close } = await stage.openPage({ url: `${frame.origin}/` });
+  await page.waitForFunction(() => globalThis.told !== undefined);
+  const { origin, found, files } = await page.evaluate(() => globalThis.told);
+  assert.equal(origin, 'null');
+  const { ids } = found.cpu;
+  assert.equal(ids?.length, 4, JSON.stringify(found));
+  assert.deepEqual(found, {
+    cpu: { ids, device: 'cpu', inWorker: true, events: ['fallback unavailable'] },
+    kept: { ids, device: 'cpu', inWorker: false, events: [] },
+    again: { ids, device: 'cpu', inWorker: false, events: [] },
+  });
+  assert.ok(files >= 2, `${files} files`);
   await close();
 });
 

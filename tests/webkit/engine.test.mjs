@@ -9,6 +9,7 @@ import { after, before, describe, test } from 'node:test';
 import { HOW_TO_GET_WEBKIT, webkitDriver } from '../../scripts/webkit.mjs';
 import { goldenJson, relativeError, root } from '../browser/browser.mjs';
 import { MODEL, NO_MODEL, prompt, testAnswers } from '../browser/demo_answers.mjs';
+import { serveFrame } from '../browser/frame.mjs';
 import { screenshot } from '../browser/page/stage.mjs';
 import { openWebkit } from './stage.mjs';
 
@@ -249,6 +250,21 @@ test('embeddings agree with the reference, tensors say that they need WebGPU, an
   for (const [n, embedding] of got.vectors.entries()) assert.ok(relativeError(embedding, vectors[n]) < 1e-4, `text ${n}`);
   assert.equal(got.gpu, 'webgpu_unavailable');
   assert.ok(got.best.fits && got.best.device === 'cpu' && got.best.tokens_per_s > 1, JSON.stringify(got.best));
+  await close();
+});
+
+test('a frame in a sandbox, which has no origin: by the CPU in a worker, and nothing is kept', LIMIT, async (t) => {
+  const frame = await serveFrame(['cpu']);
+  t.after(() => frame.close());
+  const { run, close } = await stage.openPage({ url: `${frame.origin}/` });
+  const { origin, found } = await run(async () => {
+    while (globalThis.told === undefined) await new Promise((resolve) => setTimeout(resolve, 10));
+    return globalThis.told;
+  });
+  assert.equal(origin, 'null');
+  const { ids } = found.cpu;
+  assert.equal(ids?.length, 4, JSON.stringify(found));
+  assert.deepEqual(found.cpu, { ids, device: 'cpu', inWorker: true, events: ['fallback unavailable'] });
   await close();
 });
 
