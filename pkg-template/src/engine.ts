@@ -290,7 +290,7 @@ export class Engine {
     const place = await unlessAborted(resolveSource(source, options.file, options.hub), signal, what);
     const hostOptions = await unlessAborted(hostOptionsOf(options, unkept(modelName(place), options)), signal, what);
 
-    const host = hostOf(worker, hostOptions.device);
+    const host = hostOf(worker);
     const services = loadServices({}, hostOptions.wasm);
     try {
       return await host.inspect(place, hostOptions, services, signal);

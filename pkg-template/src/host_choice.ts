@@ -2,18 +2,17 @@
 
 import { EngineError, noWebGpu } from './errors.js';
 import { EngineHost } from './host.js';
-import type { DeviceKind } from './generated/loading.js';
 import { isServer } from './node.js';
 import type { Host } from './protocol.js';
 import { WorkerHost } from './worker_host.js';
 
 /**
- * The host for the option `worker`, on this device. Left out, it is a worker where there are any that have the device: shared and service workers may
- * have none, and a server needs none.
+ * The host for the option `worker`. Left out, it is a worker where there are any: shared and service workers may have none, and a server needs
+ * none.
  */
-export function hostOf(worker: unknown, device: DeviceKind | undefined): Host {
+export function hostOf(worker: unknown): Host {
   checkWorker(worker);
-  const choice = worker ?? (!isServer() && ((typeof Worker !== 'undefined' && !(device === 'gpu' && lackGpu())) || !canRunHere()));
+  const choice = worker ?? (!isServer() && (typeof Worker !== 'undefined' || !canRunHere()));
   if (choice === false) {
     if (!canRunHere()) throw noWebGpu();
     return new EngineHost();
@@ -26,9 +25,6 @@ export function checkWorker(worker: unknown): void {
   if (worker === undefined || worker === null || typeof worker === 'boolean' || typeof worker === 'function') return;
   throw new EngineError('invalid_request', `the option worker is true, false or a function that makes a Worker, got ${typeof worker}`);
 }
-
-/** Whether workers have no WebGPU though this thread does: those of a frame in a sandbox, which has no origin, are no secure contexts. */
-const lackGpu = () => globalThis.origin === 'null' && globalThis.navigator?.gpu !== undefined;
 
 /** A page, a worker or a server with files. */
 function canRunHere(): boolean {

@@ -111,7 +111,7 @@ export function warner(onWarning: LoadOptions['onWarning']): (warning: Warning) 
 async function loadOnce(place: HostSource, hostOptions: HostLoadOptions, options: LoadOptions, isOfOnePage: boolean): Promise<LoadedModel> {
   const { signal, worker } = options;
   if (signal?.aborted) throw abortError(signal, 'loading the model');
-  const host = hostOf(worker, hostOptions.device);
+  const host = hostOf(worker);
   const services = loadServices(options, hostOptions.wasm, isOfOnePage);
   try {
     return { host, info: await host.load(place, hostOptions, services, signal) };

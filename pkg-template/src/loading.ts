@@ -82,9 +82,9 @@ export interface LoadOptions extends LoadData, CacheOptions {
    */
   training?: boolean | undefined;
   /**
-   * Run in a dedicated worker, so that the page never stutters. Default: where there are any, which shared and service workers may lack, and
-   * where they have the device: in a frame with `sandbox` they have no WebGPU. `true` insists on one. A function makes the worker, where a
-   * bundler or a policy wants it made in a certain way: `() => new Worker(new URL('rillm/worker', import.meta.url), {type: 'module'})`.
+   * Run in a dedicated worker, so that the page never stutters. Default: where there are any, which shared and service workers may lack; `true`
+   * insists on one. A function makes the worker, where a bundler or a policy wants
+   * it made in a certain way: `() => new Worker(new URL('rillm/worker', import.meta.url), {type: 'module'})`.
    */
   worker?: boolean | (() => Worker) | undefined;
   /** Where rillm_bg.wasm is served, if not beside the package's JavaScript. */

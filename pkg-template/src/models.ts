@@ -146,8 +146,7 @@ async function download(source: ModelSource, given: DownloadModelOptions = {}): 
   const hostOptions = { files: filesOf(place, options), wasm };
   if (signal?.aborted) throw abortError(signal, 'downloading the model');
   await persist(options);
-  // Headers need no GPU.
-  const host = hostOf(worker, 'cpu');
+  const host = hostOf(worker);
   let broken: string | undefined;
   const services = loadServices(
     {

@@ -34,33 +34,22 @@ const hasNoOrigin = () => globalThis.origin === 'null';
 
 /** Where the package comes from another origin, such as a CDN: a worker must be of the page's origin, its imports need not. */
 function ofAnotherOrigin(policy: TrustedTypesPolicy | undefined): Worker {
-  const address = JSON.stringify(workerAddress());
-  // In a frame without an origin Chromium (156) starts no module of a Blob, but a script, which imports.
-  const code = hasNoOrigin() ? importingLater(address) : `import ${address};`;
-  const url = URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
-  const worker = new Worker((policy?.createScriptURL(url) ?? url) as string, hasNoOrigin() ? {} : { type: 'module' });
-  // The worker has read the code when it first speaks or fails.
-  const revoke = () => URL.revokeObjectURL(url);
-  worker.addEventListener('message', revoke, { once: true });
-  worker.addEventListener('error', revoke, { once: true });
+  const code = `import ${JSON.stringify(workerAddress())};`;
+  // Where there is no origin, Chromium (156) starts no module of a Blob, and WebKit none where the page asks for cross-origin isolation.
+  const isBlob = !hasNoOrigin();
+  const url = isBlob ? URL.createObjectURL(new Blob([code], { type: 'text/javascript' })) : DATA + encodeURIComponent(code);
+  const worker = new Worker((policy?.createScriptURL(url) ?? url) as string, { type: 'module' });
+  if (isBlob) {
+    // The worker has read the code when it first speaks or fails.
+    const revoke = () => URL.revokeObjectURL(url);
+    worker.addEventListener('message', revoke, { once: true });
+    worker.addEventListener('error', revoke, { once: true });
+  }
   return worker;
 }
 
-/** A script that imports a module: it hands on what is said to it before that one listens, and fails as a module that can't be imported does. */
-const importingLater = (address: string) => `
-const early = [];
-const keep = (event) => {
-  event.stopImmediatePropagation();
-  early.push(event);
-};
-addEventListener('message', keep);
-import(${address}).then(
-  () => {
-    removeEventListener('message', keep);
-    for (const { data, ports } of early) dispatchEvent(new MessageEvent('message', { data, ports: [...ports] }));
-  },
-  (error) => setTimeout(() => { throw error; }),
-);`;
+/** What an address begins with that is a script itself. */
+const DATA = 'data:text/javascript,';
 
 function withBundler(): Worker {
   // Bundlers look for exactly this expression.
@@ -135,7 +124,7 @@ let policy: TrustedTypesPolicy | undefined;
 function trustedTypesPolicy(): TrustedTypesPolicy | undefined {
   const { trustedTypes } = globalThis as { trustedTypes?: { createPolicy(name: string, rules: TrustedTypesPolicy): TrustedTypesPolicy } };
   const createScriptURL = (url: string) => {
-    if (url === scriptUrl() || url.startsWith('blob:')) return url;
+    if (url === scriptUrl() || url.startsWith('blob:') || (hasNoOrigin() && url.startsWith(DATA))) return url;
     throw new TypeError(`rillm starts no other script than its worker, got ${url}`);
   };
   try {

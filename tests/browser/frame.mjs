@@ -19,9 +19,8 @@ const cache = { get: async (key) => files.get(key), put: async (key, bytes) => v
 const ALL = {
   gpu: { device: 'gpu' },
   cpu: { device: 'cpu' },
-  insisted: { device: 'gpu', worker: true },
-  kept: { device: 'cpu', worker: false, cache },
-  again: { device: 'cpu', worker: false, cache },
+  kept: { device: 'cpu', cache },
+  again: { device: 'cpu', cache },
 };
 async function answer(options) {
   const events = [];

@@ -194,8 +194,8 @@ test('a frame in a sandbox, which has no origin: by the CPU in a worker, and kep
   assert.equal(ids?.length, 4, JSON.stringify(found));
   assert.deepEqual(found, {
     cpu: { ids, device: 'cpu', inWorker: true, events: ['fallback unavailable'] },
-    kept: { ids, device: 'cpu', inWorker: false, events: [] },
-    again: { ids, device: 'cpu', inWorker: false, events: [] },
+    kept: { ids, device: 'cpu', inWorker: true, events: [] },
+    again: { ids, device: 'cpu', inWorker: true, events: [] },
   });
   assert.ok(files >= 2, `${files} files`);
   await close();
