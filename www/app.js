@@ -201,17 +201,18 @@ export async function openApp(page) {
     },
     setDraft,
     /** Sends what is written, or stops what is being answered. */
-    submit() {
+    async submit() {
       if (app.chat.run !== undefined) return this.stop();
       const text = app.draft.trim();
-      if (text === '' || app.loader.current === undefined) return undefined;
+      if (text === '' || app.loader.current === undefined) return;
       setDraft('');
-      return this.ask(text);
+      // What was not asked is not lost.
+      if (!(await this.ask(text)) && app.draft === '') setDraft(text);
     },
-    async ask(text, options) {
+    ask(text, options) {
       app.notice = undefined;
       page.follow();
-      await app.chat.send(text, options);
+      return app.chat.send(text, options);
     },
     stop() {
       app.chat.stop(app.chat.shown.meta.id);
@@ -271,7 +272,12 @@ export async function openApp(page) {
     },
     async open(id) {
       app.editing = undefined;
-      if (!(await app.chat.open(id))) await app.chat.refresh();
+      try {
+        if (!(await app.chat.open(id))) await app.chat.refresh();
+      } catch (error) {
+        app.notice = { title: 'The conversation could not be opened.', words: 'Reload the page, and try again.', detail: error.message };
+        changed();
+      }
       sentences.end();
       page.follow();
       page.closeSide();

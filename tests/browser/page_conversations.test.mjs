@@ -411,6 +411,80 @@ test('a running conversation is exported with what there is of its answer', asyn
   await asked;
 });
 
+/** A store whose reads end when they are let: `let(id)`. */
+function slowStore() {
+  const store = memoryStore();
+  const { read } = store;
+  const waiting = new Map();
+  store.let = (id, error) => waiting.get(id)(error);
+  store.read = async (id) => {
+    const error = await new Promise((resolve) => waiting.set(id, resolve));
+    if (error !== undefined) throw error;
+    return await read(id);
+  };
+  return store;
+}
+
+test('what is asked while a conversation is being opened is asked there, and the one that was chosen last is shown', async () => {
+  const { chat, store, problems } = openChat({ store: slowStore() });
+  const ids = [];
+  for (const text of ['A', 'B']) {
+    chat.startNew();
+    await chat.send(text);
+    ids.push(chat.shown.meta.id);
+  }
+  const [a, b] = ids;
+  const opening = chat.open(a);
+  const sending = chat.send('More of A');
+  const again = chat.send('Twice');
+  store.let(a);
+  assert.deepEqual(await Promise.all([opening, sending, again]), [true, true, false]);
+  assert.deepEqual(texts(chat), ['A', 'An answer', 'More of A', 'An answer']);
+  assert.equal(store.all.get(b).messages.size, 2, 'not in the one that was shown before');
+  // Reads that end in another order.
+  chat.startNew();
+  const both = [chat.open(a), chat.open(b)];
+  const toB = chat.send('More of B');
+  store.let(b);
+  await soon();
+  store.let(a);
+  assert.deepEqual(await Promise.all([...both, toB]), [true, true, true]);
+  assert.equal(chat.shown.meta.id, b);
+  assert.deepEqual(texts(chat), ['B', 'An answer', 'More of B', 'An answer']);
+  // A new one, begun meanwhile, stays; what was asked before it goes where it was meant to.
+  const late = [chat.open(a), chat.send('Still A')];
+  const fresh = chat.startNew();
+  store.let(a);
+  assert.deepEqual(await Promise.all(late), [true, true]);
+  assert.equal(chat.shown, fresh);
+  assert.equal(store.all.get(a).messages.size, 6);
+  assert.equal(fresh.messages.size, 0);
+  // Deleted in another tab while it is read.
+  const gone = chat.open(b);
+  await store.delete(b);
+  await chat.heard({ id: b, deleted: true });
+  store.let(b);
+  assert.equal(await gone, false);
+  assert.equal(chat.shown, fresh);
+  // One that can't be read, and nothing is asked.
+  const broken = [chat.open(a), chat.send('Nowhere')];
+  store.let(a, new DOMException('the database is closed', 'InvalidStateError'));
+  await assert.rejects(broken[0], { name: 'InvalidStateError' });
+  assert.equal(await broken[1], false);
+  assert.deepEqual(problems, []);
+  assert.equal(chat.shown, fresh);
+  assert.equal(await chat.send('Here'), true);
+  assert.deepEqual(texts(chat), ['Here', 'An answer']);
+  // The one that is shown needs no reading. If another tab deletes it, the one that is being opened is shown all the same.
+  assert.equal(await chat.open(fresh.meta.id), true);
+  assert.equal(chat.shown, fresh);
+  const next = chat.open(a);
+  await chat.heard({ id: fresh.meta.id, deleted: true });
+  store.let(a);
+  assert.equal(await next, true);
+  assert.equal(chat.shown.meta.id, a);
+});
+
 test('an answer that nobody writes any more was interrupted', async () => {
   const { chat, store } = openChat();
   const conversation = { id: 'c', title: 'A chat', system: '', created: 1, updated: 1, leaf: 'm' };

@@ -25,6 +25,8 @@ export class Chat {
   #watched = new Set();
   /** Conversations that are being answered here, by id: they go on when another one is shown. */
   #running = new Map();
+  /** The conversation that was chosen last, {id, read: promise}, while it is being read. */
+  #opening;
 
   constructor(store, events) {
     this.#store = store;
@@ -63,30 +65,38 @@ export class Chat {
 
   /** Shows an empty conversation. It is kept when something is said in it. */
   startNew() {
-    this.shown = freshConversation();
-    this.#events.onChange();
+    this.#opening = undefined;
+    this.#leave();
     return this.shown;
   }
 
-  /** Shows a conversation; false if it is gone. */
-  async open(id) {
-    const held = this.#running.get(id) ?? this.#unkept.get(id);
-    if (held !== undefined) this.shown = held;
-    else {
-      const read = await this.#store.read(id);
-      if (read === undefined) return false;
-      await markInterrupted(read.messages);
-      this.shown = { meta: read.conversation, messages: read.messages, isKept: true };
-      this.#watch(this.shown);
-    }
+  /** Shows an empty conversation in place of the one that is shown, and later the one that is being opened. */
+  #leave() {
+    this.shown = freshConversation();
     this.#events.onChange();
-    return true;
   }
 
-  /** Asks in the conversation that is shown. */
+  /** Shows a conversation, unless another one is chosen while it is being read; false if it is gone. Rejects if it can't be read. */
+  async open(id) {
+    const opening = { id, read: this.#conversation(id) };
+    this.#opening = opening;
+    try {
+      const conversation = await opening.read;
+      if (conversation !== undefined && this.#opening === opening) {
+        this.shown = conversation;
+        this.#watch(conversation);
+        this.#events.onChange();
+      }
+      return conversation !== undefined;
+    } finally {
+      if (this.#opening === opening) this.#opening = undefined;
+    }
+  }
+
+  /** Asks in the conversation that was chosen last; false if it can't be opened, or is being answered. */
   async send(text, { system, tools, overrides } = {}) {
-    const conversation = this.shown;
-    if (this.isRunning(conversation.meta.id)) return;
+    const conversation = this.#opening === undefined ? this.shown : await this.#opening.read.catch(() => undefined);
+    if (conversation === undefined || this.isRunning(conversation.meta.id)) return false;
     const { meta, messages } = conversation;
     if (messages.size === 0)
       Object.assign(
@@ -96,6 +106,7 @@ export class Chat {
         tools === undefined ? {} : { tools },
       );
     await this.#ask(conversation, meta.leaf, text, { overrides });
+    return true;
   }
 
   /** Asks the same otherwise; what was there stays as another version. */
@@ -179,7 +190,7 @@ export class Chat {
       return;
     }
     this.#forget(id);
-    if (this.shown.meta.id === id) this.startNew();
+    if (this.shown.meta.id === id) this.#leave();
     await this.refresh();
   }
 
@@ -210,7 +221,7 @@ export class Chat {
     if (deleted) {
       this.stop(id);
       this.#forget(id);
-      if (this.shown.meta.id === id) this.startNew();
+      if (this.shown.meta.id === id) this.#leave();
     } else if (this.shown.meta.id === id) {
       const read = await this.#store.read(id).catch(() => undefined);
       if (read !== undefined && globalThis.navigator?.locks !== undefined) await markInterrupted(read.messages);
@@ -227,11 +238,14 @@ export class Chat {
   }
 
   async #conversation(id) {
-    if (this.shown.meta.id === id) return this.shown;
-    const held = this.#running.get(id) ?? this.#unkept.get(id);
-    if (held !== undefined) return held;
+    const held = () => (this.shown.meta.id === id ? this.shown : (this.#running.get(id) ?? this.#unkept.get(id)));
+    const before = held();
+    if (before !== undefined) return before;
     const read = await this.#store.read(id);
-    return read && { meta: read.conversation, messages: read.messages, isKept: true };
+    if (read === undefined) return undefined;
+    await markInterrupted(read.messages);
+    // It may have been asked something since the read began.
+    return held() ?? { meta: read.conversation, messages: read.messages, isKept: true };
   }
 
   /** A conversation that was deleted: what is still on its way does not bring it back. */
@@ -239,6 +253,7 @@ export class Chat {
     for (const conversation of [this.shown, this.#running.get(id), this.#unkept.get(id)])
       if (conversation?.meta.id === id) conversation.isDeleted = true;
     this.#unkept.delete(id);
+    if (this.#opening?.id === id) this.#opening = undefined;
   }
 
   /** What another tab writes ends with that tab, which may go without a word: then its lock is free. */
