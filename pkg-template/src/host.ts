@@ -273,13 +273,16 @@ export class EngineHost implements Host {
   }
 
   /** Lets the engine work until that is done, the signal is aborted or the engine is disposed of. */
-  async #stoppable<T>(signal: AbortSignal | undefined, work: (engine: WasmEngine, stopped: Promise<void>) => Promise<T>): Promise<T> {
+  async #stoppable<T>(
+    signal: AbortSignal | undefined,
+    work: (engine: WasmEngine, stopped: Promise<void>, wasm: Wasm) => Promise<T>,
+  ): Promise<T> {
     const { wasm, engine } = this.#loaded();
     let stop!: () => void;
     const stopped = new Promise<void>((resolve) => (stop = resolve));
     if (signal?.aborted) stop();
     signal?.addEventListener('abort', stop, { once: true });
-    const working = this.#ask(wasm, () => work(engine, stopped));
+    const working = this.#ask(wasm, () => work(engine, stopped, wasm));
     const session = { stop, ended: working.catch(() => {}) };
     this.#sessions.add(session);
     await session.ended;
@@ -454,9 +457,9 @@ export class EngineHost implements Host {
     onEvent: (event: TrainingEventData) => void,
     signal?: AbortSignal,
   ): Promise<TrainedData> {
-    const { wasm } = this.#loaded();
-    const train = (engine: WasmEngine, stopped: Promise<void>) => trainedBy(wasm, engine, training, checkpoint, onEvent, stopped);
-    return trainedData(await this.#stoppable(signal, train));
+    return trainedData(
+      await this.#stoppable(signal, (engine, stopped, wasm) => trainedBy(wasm, engine, training, checkpoint, onEvent, stopped)),
+    );
   }
 
   async dispose(): Promise<void> {

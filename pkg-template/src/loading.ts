@@ -20,6 +20,7 @@ export type {
   KvFormat,
   MemoryPressure,
   ModelInfo,
+  PerLayerEmbeddings,
   Phase,
   PowerPreference,
   Precision,

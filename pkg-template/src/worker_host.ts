@@ -64,8 +64,11 @@ export class WorkerHost implements Host {
   #nextId = 1;
   #calls = new Map<number, OpenCall>();
   #generations = new Map<number, RemoteGeneration>();
-  /** The application's own sources of the model that is being read. */
-  #sources: ByteSource[] = [];
+  /** The application's own sources of what is being read, and of what is read later too, by number. */
+  #sources = new Map<number, ByteSource>();
+  #nextSource = 0;
+  /** The application's store, if it is read after the load too. */
+  #lastingStore: LoadServices['store'];
   #gone: EngineError | undefined;
   #make: (() => Worker) | undefined;
   #digesters = new Digesters();
@@ -140,24 +143,33 @@ export class WorkerHost implements Host {
     this.#onMemoryPressure = services.onMemoryPressure;
     this.#wasm = options.wasm;
     signal?.addEventListener('abort', abort, { once: true });
+    const numbers: number[] = [];
     try {
       const { draft, ...data } = options;
-      const sent = { source: this.#send(source), ...(draft === undefined ? {} : { draft: this.#send(draft) }) };
+      const sent = { source: this.#send(source, numbers), ...(draft === undefined ? {} : { draft: this.#send(draft, numbers) }) };
       return await this.#ask<T>((id) => ({ type, id, ...sent, options: data }), { services });
     } finally {
       signal?.removeEventListener('abort', abort);
       this.#services = undefined;
       this.#digesters.end();
-      this.#sources.length = 0;
+      // What stays in the model's files is read as long as the worker lives.
+      if (options.perLayerEmbeddings === 'disk') this.#lastingStore = services.store;
+      else for (const number of numbers) this.#sources.delete(number);
     }
   }
 
   /** The source with numbers in place of the application's own objects, which can't be sent. */
-  #send(source: HostSource): SentSource {
+  #send(source: HostSource, numbers: number[]): SentSource {
     if (source.kind !== 'files') return source;
+    const numbered = (data: ByteSource) => {
+      const number = this.#nextSource++;
+      this.#sources.set(number, data);
+      numbers.push(number);
+      return number;
+    };
     const sent = ({ name, data }: { name: string; data: Blob | ByteSource }) => ({
       name,
-      data: data instanceof Blob ? data : { name, size: data.size, remote: this.#sources.push(data) - 1 },
+      data: data instanceof Blob ? data : { name, size: data.size, remote: numbered(data) },
     });
     return { ...source, files: source.files.map(sent) };
   }
@@ -165,7 +177,7 @@ export class WorkerHost implements Host {
   /** Reads from an object of the application's for the worker. */
   async #answerRead({ id, source, offset, length }: FromWorker & { type: 'read' }): Promise<void> {
     try {
-      const read = await this.#sources[source]!.read(offset, length);
+      const read = await this.#sources.get(source)!.read(offset, length);
       // A copy: the bytes may be a view of something that the application goes on using.
       const bytes = new Uint8Array(read).slice();
       if (this.#gone === undefined) this.#worker.postMessage({ type: 'bytes', id, bytes } satisfies ToWorker, [bytes.buffer]);
@@ -177,7 +189,7 @@ export class WorkerHost implements Host {
   /** Asks the application's store for the worker. */
   async #answerStore(message: FromWorker & { type: 'store' }): Promise<void> {
     const { id, method, key } = message;
-    const store = this.#services?.store;
+    const store = this.#services?.store ?? this.#lastingStore;
     try {
       if (store === undefined) throw new Error('there is no store');
       const value = method === 'put' ? await store.put(key, message.bytes) : await store[method](key);
@@ -290,12 +302,14 @@ export class WorkerHost implements Host {
   /** The engine stays when it is aborted, unlike in `load`. */
   async loadAdapter(source: HostSource, data: AdapterData, services: LoadServices, signal?: AbortSignal): Promise<LoadedAdapter> {
     this.#services = services;
+    const numbers: number[] = [];
     try {
-      return await this.#ending<LoadedAdapter>(signal, (id) => ({ type: 'adapter', id, source: this.#send(source), data }), { services });
+      const sent = this.#send(source, numbers);
+      return await this.#ending<LoadedAdapter>(signal, (id) => ({ type: 'adapter', id, source: sent, data }), { services });
     } finally {
       this.#services = undefined;
       this.#digesters.end();
-      this.#sources.length = 0;
+      for (const number of numbers) this.#sources.delete(number);
     }
   }
 

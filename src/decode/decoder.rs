@@ -27,7 +27,7 @@ use crate::error::{Code, Result};
 use crate::model::adapters::{Adapter, AdapterFile};
 use crate::model::source::ByteSource;
 use crate::model::state::RecurrentStates;
-use crate::model::{LayerStates, Transformer};
+use crate::model::{LayerStates, RowLease, Transformer};
 use crate::tensor::{Context, Tensor};
 
 /// A load makes sure that there is room for a pass over this number of tokens. Longer passes become shorter where they must.
@@ -121,6 +121,7 @@ impl Decoder {
         adapters: &AdapterSet,
     ) -> Result<(Tensor, Vec<Tensor>)> {
         let context = &self.context;
+        let _rows = self.rows(ids).await?;
         let pass = async |relief| {
             let mut slot = self.slots.emptied(&self.prompt_cache, relief).await?;
             slot.use_adapters(&self.transformer, adapters)?;
@@ -137,12 +138,21 @@ impl Decoder {
 
     /// The same pass up to the input of the head, [n_tokens, n_embd].
     pub async fn states(&self, ids: &[u32], adapters: &AdapterSet) -> Result<Tensor> {
+        let _rows = self.rows(ids).await?;
         let pass = async |relief| {
             let mut slot = self.slots.emptied(&self.prompt_cache, relief).await?;
             slot.use_adapters(&self.transformer, adapters)?;
             self.context.device().attempt("a forward pass", || slot.states(&self.transformer, ids)).await
         };
         self.with_room_at_last(pass).await
+    }
+
+    /// What a pass over these tokens reads of embeddings that stay in files.
+    async fn rows(&self, tokens: &[u32]) -> Result<Option<RowLease>> {
+        match self.transformer.row_cache() {
+            Some(cache) => cache.hold_pass(tokens).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The states of `tokens`, to be saved; at least one. What no slot and no cache holds of them is computed, unless these are so few at the
@@ -227,6 +237,7 @@ impl Decoder {
         self.context.device().flush();
         methods.draft_model = self.draft_model.clone();
         methods.pay = self.pay.clone();
+        methods.row_cache = self.transformer.row_cache().cloned();
         let Prefilled { slot, result, .. } = prefilled;
         let logits = (result.logits, result.advance);
         let mut sequence = Sequence::new(slot.into_slot(), params, logits, last, forced);

@@ -20,8 +20,10 @@ use super::proposal::mask_automaton::GrammarProposer;
 use super::proposal::mtp::{MtpProposer, Pay};
 use super::proposal::processor::{LogitsProcessor, ProcessorProposer};
 use super::proposal::run_ahead::RunAheadProposer;
+use super::proposal::with_rows::WithRows;
 use super::sequence::Sequence;
 use crate::error::Result;
+use crate::model::RowCache;
 use crate::sampler::ops::MaskLogits;
 
 /// Where drafts come from.
@@ -52,6 +54,8 @@ pub struct Methods {
     pub draft_model: DraftModelHome,
     /// What drafts of the model's own head are worth.
     pub pay: Pay,
+    /// Where embeddings stay in files: each token is known before the pass that takes it in.
+    pub row_cache: Option<Rc<RowCache>>,
 }
 
 /// What decides about one sequence.
@@ -71,7 +75,8 @@ impl Methods {
                 let words = MaskLogits::words(vocab_size);
                 let state = GrammarState::new(cursor, words, vocabulary, sequence, step)?;
                 // A step that is dropped would have moved what mirostat allows.
-                let is_single = self.processor.is_some() || sequence.params.features().mirostat();
+                let is_single =
+                    self.processor.is_some() || self.row_cache.is_some() || sequence.params.features().mirostat();
                 let mode = if is_single { Some(Mode::StepByStep(None)) } else { mode };
                 let state = state.in_mode(mode);
                 Some(Rc::new(RefCell::new(state)))
@@ -107,6 +112,10 @@ impl Methods {
             (None, Some(grammar), None) => (Box::new(by_grammar(grammar)), accept),
             (None, None, Some(drafts)) => (drafts, Box::new(GreedyMatch { model })),
             (None, None, None) => (Box::new(RunAheadProposer), accept),
+        };
+        let proposer = match self.row_cache {
+            Some(cache) => Box::new(WithRows::new(proposer, cache)),
+            None => proposer,
         };
         Ok(Decided { proposer, acceptor, grammar })
     }

@@ -36,7 +36,7 @@ fn description(transformer: &Transformer, slot: &Slot) -> String {
         config.vocab_size,
         transformer.parameters(),
         transformer.quantization(),
-        transformer.weight_bytes(),
+        transformer.bytes_of_all(),
         states.kv().dtype().name(),
         states.recurrent().bytes(),
         transformer.fingerprint(),

@@ -36,7 +36,7 @@ pub use engine::{Engine, EngineStats, EngineTensor};
 pub use generation::Generation;
 pub use load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, Progress, Warning};
 pub use load::inspect::{AdapterLimits, Inspection, Problem, inspect};
-pub use load::options::{Autotune, DeviceReason, LoadOptions, Smoothness};
+pub use load::options::{Autotune, DeviceReason, LoadOptions, PerLayerEmbeddings, Smoothness};
 pub use load::{file_bytes, hub};
 pub use memory::MemoryUse;
 pub use replay::{Replay, ReplayedChoice};

@@ -20,6 +20,7 @@ use super::{
     mtp_part,
     recurrence::Recurrence,
     rope::{Rope, RopeScaling},
+    row_cache,
     tensor_sizes::{MAX_WIDTH, dense},
 };
 use crate::error::Result;
@@ -40,6 +41,8 @@ pub struct Config {
     pub n_embd_per_layer: usize,
     /// The rows of the table of per-layer embeddings. Tokens from this number on have its first.
     pub per_layer_vocabulary: usize,
+    /// If the table stays in the model's files: how many of its rows the device holds.
+    pub per_layer_cache_rows: Option<usize>,
     /// The residual streams, if there are several.
     pub altup: Option<AltUp>,
     /// The length between the factors of the learned residual of a layer; 0 if there is none.
@@ -229,6 +232,7 @@ impl Config {
             n_embd,
             n_embd_per_layer: layer_config::per_layer_embedding(&keys)?,
             per_layer_vocabulary: by_name.get("per_layer_token_embd.weight").map_or(0, |table| rows_of(table)),
+            per_layer_cache_rows: None,
             altup: altup_config::altup(&keys)?,
             laurel_rank: by_name.get("blk.0.laurel_l.weight").map_or(0, |left| rows_of(left)),
             activation_sparsity: altup_config::activation_sparsity(&keys, n_layers)?,
@@ -338,7 +342,25 @@ impl Config {
         self.dense.last().map_or(self.n_embd, |[_, outputs]| *outputs)
     }
 
-    /// Whether the forward pass reads this tensor of the file.
+    /// The same with the table of per-layer embeddings left in the files, and a cache of so many of its rows on the device, or of as many as are usual.
+    pub fn with_row_cache(self, checkpoint: &Checkpoint<'_>, rows: Option<usize>) -> Result<Self> {
+        if self.n_embd_per_layer == 0 {
+            bail!(InvalidRequest, "perLayerEmbeddings: the model ({}) has none; leave the option out", self.arch.name);
+        }
+        let stored = row_cache::stored(checkpoint)?;
+        let rows = rows.unwrap_or_else(|| row_cache::rows_of_cache(stored.vocabulary, stored.columns));
+        Ok(Self { per_layer_cache_rows: Some(rows.clamp(1, stored.vocabulary)), ..self })
+    }
+
+    /// Bytes of a checkpoint that stay in its files.
+    pub fn bytes_on_disk(&self, checkpoint: &Checkpoint<'_>) -> Result<u64> {
+        if self.per_layer_cache_rows.is_none() {
+            return Ok(0);
+        }
+        Ok(row_cache::stored(checkpoint)?.bytes())
+    }
+
+    /// Whether the forward pass reads this tensor of the file as a whole.
     pub fn uses(&self, tensor: &str) -> bool {
         let unused = || {
             let (layer, rest) = tensor.strip_prefix("blk.")?.split_once('.')?;
@@ -347,7 +369,8 @@ impl Config {
             Some(layer.reuses_kv && layer.lacks(rest.split('.').next().unwrap_or(rest)))
         };
         let is_of_head = tensor.starts_with(mtp_part::PREFIX);
-        (self.mtp.is_some() || !is_of_head) && !self.arch.ignores(tensor) && unused() != Some(true)
+        let is_on_disk = self.per_layer_cache_rows.is_some() && tensor == row_cache::TABLE;
+        (self.mtp.is_some() || !is_of_head) && !is_on_disk && !self.arch.ignores(tensor) && unused() != Some(true)
     }
 
     /// Refuses ropes that give no frequencies, as far as that can be told before factors are read from the files.

@@ -1,18 +1,21 @@
 //! Per-layer embeddings (Gemma 3n and 4): besides its embedding, each token has a vector for every layer. It is the sum of a row of a table
 //! and of a projection of the embedding, and at its end the layer adds it to the residual stream, gated by that stream.
 
+use std::rc::Rc;
+
 use super::Weights;
 use super::config::Config;
 use super::linear::Linear;
 use super::matrix::Matrix;
 use super::norm::Norm;
+use super::row_cache::{RowCache, TABLE};
 use crate::error::Result;
 use crate::tensor::ops::{self, Add, NormMatVec, RmsNorm, Scale};
 use crate::tensor::{Context, HostTensor, Shape, Tensor};
 
 /// What makes the vectors of all layers.
 pub(super) struct PerLayerEmbeddings {
-    table: Matrix,      // [vocabulary, layers · length]
+    table: Table,       // [vocabulary, layers · length]
     projection: Matrix, // [layers · length, n_embd]
     /// The projection's norm, with the sum's factor in its weights.
     norm: (RmsNorm, Tensor), // [length]
@@ -21,6 +24,12 @@ pub(super) struct PerLayerEmbeddings {
     length: usize,
     /// For the embedding of one token, which is not normed.
     none: Norm,
+}
+
+/// Where the rows of tokens come from.
+enum Table {
+    OnDevice(Matrix),
+    OnDisk(Rc<RowCache>),
 }
 
 /// The sum of both parts is divided by √2.
@@ -37,7 +46,10 @@ impl PerLayerEmbeddings {
         // Projections are divided by √n_embd before the norm, which undoes it but for its ε.
         let norm_op = RmsNorm { epsilon: config.norm_eps * config.n_embd as f32 };
         Ok(Some(Self {
-            table: weights.matrix("per_layer_token_embd.weight")?,
+            table: match weights.row_cache() {
+                Some(cache) => Table::OnDisk(cache.clone()),
+                None => Table::OnDevice(weights.matrix(TABLE)?),
+            },
             projection: weights.matrix("per_layer_model_proj.weight")?,
             norm: (norm_op, context.tensor(&HostTensor::f32(&[length], &norm))?),
             factor: (length as f32).sqrt() * SUM,
@@ -46,9 +58,20 @@ impl PerLayerEmbeddings {
         }))
     }
 
+    /// The rows that a pass needs have to be held in it before the pass; None if the table is on the device.
+    pub fn row_cache(&self) -> Option<&Rc<RowCache>> {
+        match &self.table {
+            Table::OnDevice(_) => None,
+            Table::OnDisk(cache) => Some(cache),
+        }
+    }
+
     /// The vectors of `tokens` [n] for all layers, [n, layers · length]. Their embeddings are `x` [n, n_embd], or of one token in SoA.
     pub fn of_tokens(&self, context: &Context, tokens: &Tensor, x: &Tensor, soa: bool) -> Result<Tensor> {
-        let rows = self.table.embed(context, tokens, false)?;
+        let rows = match &self.table {
+            Table::OnDevice(table) => table.embed(context, tokens, false)?,
+            Table::OnDisk(cache) => cache.embed(tokens)?,
+        };
         let rows = context.run1(&Scale { factor: self.factor }, &[&rows])?;
         let projected = if soa {
             self.projection.multiply(

@@ -9,6 +9,7 @@ use std::{
     io::{ErrorKind, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
     pin::Pin,
+    rc::Rc,
 };
 
 use crate::{error::Result, tensor::HostBytes};
@@ -35,6 +36,13 @@ pub trait ByteSource {
 
     /// A stream of `length` bytes from `offset`. A range beyond the end is `Code::Truncated`.
     fn stream<'a>(&'a self, offset: u64, length: u64) -> LocalFuture<'a, Result<Box<dyn ChunkStream + 'a>>>;
+
+    /// The same bytes for reads of a few of them at any later time, of which `length` from `offset` on are wanted. `None` if they are not at hand: not on
+    /// this device, or not for as long.
+    fn lasting<'a>(&'a self, offset: u64, length: u64) -> LocalFuture<'a, Result<Option<Rc<dyn ByteSource>>>> {
+        let _ = (offset, length);
+        Box::pin(async { Ok(None) })
+    }
 }
 
 impl<S: ByteSource + ?Sized> ByteSource for &S {
@@ -52,6 +60,10 @@ impl<S: ByteSource + ?Sized> ByteSource for &S {
 
     fn stream<'a>(&'a self, offset: u64, length: u64) -> LocalFuture<'a, Result<Box<dyn ChunkStream + 'a>>> {
         (**self).stream(offset, length)
+    }
+
+    fn lasting<'a>(&'a self, offset: u64, length: u64) -> LocalFuture<'a, Result<Option<Rc<dyn ByteSource>>>> {
+        (**self).lasting(offset, length)
     }
 }
 
@@ -75,16 +87,17 @@ pub fn check_range(name: &str, size: u64, offset: u64, length: u64) -> Result<()
 }
 
 /// A model in memory.
+#[derive(Clone)]
 pub struct MemorySource {
     name: String,
-    bytes: Vec<u8>,
+    bytes: Rc<Vec<u8>>,
     chunk_bytes: usize,
 }
 
 impl MemorySource {
     /// A source named "memory".
     pub fn new(bytes: Vec<u8>) -> Self {
-        Self { name: "memory".to_owned(), bytes, chunk_bytes: CHUNK_BYTES }
+        Self { name: "memory".to_owned(), bytes: Rc::new(bytes), chunk_bytes: CHUNK_BYTES }
     }
 
     /// The same with a name for messages, which is also the file's name in `OneFile`.
@@ -99,7 +112,7 @@ impl MemorySource {
 
     /// The bytes that it was made of.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+        Rc::unwrap_or_clone(self.bytes)
     }
 
     fn slice(&self, offset: u64, length: u64) -> Result<&[u8]> {
@@ -127,6 +140,10 @@ impl ByteSource for MemorySource {
             let chunks = self.slice(offset, length)?.chunks(self.chunk_bytes);
             Ok(Box::new(MemoryStream { chunks }) as Box<dyn ChunkStream + 'a>)
         })
+    }
+
+    fn lasting<'a>(&'a self, _: u64, _: u64) -> LocalFuture<'a, Result<Option<Rc<dyn ByteSource>>>> {
+        Box::pin(async move { Ok(Some(Rc::new(self.clone()) as Rc<dyn ByteSource>)) })
     }
 }
 
@@ -204,6 +221,10 @@ impl ByteSource for FileSource {
             check_range(&self.name(), self.size, offset, length)?;
             Ok(Box::new(FileStream { source: self, at: offset, end: offset + length }) as Box<dyn ChunkStream + 'a>)
         })
+    }
+
+    fn lasting<'a>(&'a self, _: u64, _: u64) -> LocalFuture<'a, Result<Option<Rc<dyn ByteSource>>>> {
+        Box::pin(async move { Ok(Some(Rc::new(Self::open(&self.path)?) as Rc<dyn ByteSource>)) })
     }
 }
 

@@ -2,6 +2,8 @@
 //! `layer.rs` says what a layer does. One token goes through it by the ops of `decode.rs` and many by those of `prefill.rs`, or both by
 //! those of `unfused.rs`.
 
+use std::rc::Rc;
+
 use super::Weights;
 use super::altup::StreamProjections;
 use super::config::Config;
@@ -18,6 +20,7 @@ use super::norm::Norm;
 use super::per_layer::PerLayerEmbeddings;
 use super::prefill::{Precision, Prefill};
 use super::rope::{RopeTable, RopeTensor};
+use super::row_cache::RowCache;
 use super::state::{
     KvCache, KvFormat, LatentCache, LayerStates, MtpStates, RecurrentLayer, RecurrentStates, SourceStates, StateSize,
 };
@@ -52,6 +55,7 @@ pub struct Transformer {
     pub(super) ropes: Vec<RopeTensor>,
     quantization: &'static str,
     weight_bytes: u64,
+    bytes_of_all: u64,
     parameters: u64,
     fingerprint: u64,
 }
@@ -126,6 +130,7 @@ impl Transformer {
             ropes: tables.into_iter().map(|table| RopeTensor::new(context, table)).collect::<Result<_>>()?,
             quantization: weights.quantization(),
             weight_bytes: weights.bytes(),
+            bytes_of_all: weights.bytes_of_all(),
             parameters: weights.parameters(),
             config,
         })
@@ -162,6 +167,11 @@ impl Transformer {
         self.layers.iter().flat_map(Layer::adaptable).map(|linear| &linear.weight)
     }
 
+    /// What holds rows of the per-layer embeddings where their table stays in the files. A pass's tokens must be held in it before the pass is recorded.
+    pub fn row_cache(&self) -> Option<&Rc<RowCache>> {
+        self.per_layer.as_ref().and_then(PerLayerEmbeddings::row_cache)
+    }
+
     pub(super) fn mtp(&self) -> Option<&MtpHead> {
         self.mtp.as_ref()
     }
@@ -191,6 +201,11 @@ impl Transformer {
     /// Bytes of the weights on the GPU.
     pub fn weight_bytes(&self) -> u64 {
         self.weight_bytes
+    }
+
+    /// The same with what stays in the model's files.
+    pub fn bytes_of_all(&self) -> u64 {
+        self.bytes_of_all
     }
 
     /// The number of weights.

@@ -7,6 +7,7 @@ use super::arch::{JOINED, JoinedMatrices};
 use super::checkpoint::{Checkpoint, TensorInfo, TensorValues};
 use super::config::Config;
 use super::fused::Fused;
+use super::row_cache;
 use crate::error::Result;
 use crate::tensor::Capabilities;
 use crate::tensor::quant::{self, BLOCK, FORMATS, Format, Table, packed};
@@ -92,6 +93,21 @@ impl Layout {
         Ok(rows_of_parts(self.format(tensor, config)?, rows, columns, unit, capabilities))
     }
 
+    /// The bytes of the table of per-layer embeddings on a device; 0 without one.
+    pub fn per_layer_bytes(
+        &self,
+        checkpoint: &Checkpoint<'_>,
+        config: &Config,
+        capabilities: Option<&Capabilities>,
+    ) -> Result<u64> {
+        let table = checkpoint.tensor(row_cache::TABLE).filter(|_| config.n_embd_per_layer > 0);
+        let Some(table) = table else { return Ok(0) };
+        let (_, columns) = matrix_of(table)?;
+        let format = self.format(table, config)?;
+        let parts = self.rows_of_parts(table, config, capabilities)?.into_iter();
+        parts.map(|rows| Ok(format.layout_on(rows, columns, capabilities)?.bytes)).sum()
+    }
+
     /// The bytes of a tensor on a device, where no matrix is divided.
     pub fn bytes(&self, tensor: &TensorInfo, config: &Config, capabilities: &Capabilities) -> Result<u64> {
         if is_vector(tensor) {
@@ -119,6 +135,13 @@ impl Layout {
         let tensors: Vec<&TensorInfo> = checkpoint.tensors.iter().filter(|tensor| config.uses(&tensor.name)).collect();
         for tensor in &tensors {
             format_of(tensor)?;
+        }
+        if let Some(rows) = config.per_layer_cache_rows {
+            let stored = row_cache::stored(checkpoint)?;
+            let bytes = 4 * (rows * stored.columns) as u64;
+            count(row_cache::TABLE, bytes, bytes);
+            let places = 4 * stored.vocabulary as u64;
+            count(row_cache::TABLE, places, places);
         }
         let mut joined = HashSet::new();
         for group in self.of(config).joinable(&tensors, config, capabilities)? {

@@ -9,7 +9,7 @@ use super::matrix::Matrix;
 use super::safetensors::Dtype;
 use super::ternary;
 use super::weight_layout::{format_of, is_vector, matrix_of};
-use super::weight_stream::{Progress, WeightStream};
+use super::weight_stream::{Progress, WeightStream, sample_of};
 use crate::error::Result;
 use crate::tensor::quant::Format;
 use crate::tensor::{Context, TargetRows, WeightUpload};
@@ -243,14 +243,8 @@ impl<'a> Loader<'a> {
 
     /// What a part that was loaded adds to the fingerprint.
     pub fn sample(&self, piece: &Piece<'_>) -> u64 {
-        let mut sum = crc32fast::Hasher::new();
-        sum.update(piece.tensor.name.as_bytes());
-        sum.update(&(piece.number as u64).to_le_bytes());
-        if let Some((side, _)) = piece.side {
-            sum.update(&[side as u8]);
-        }
-        sum.update(&self.stream.sample().to_le_bytes());
-        sum.finalize().into()
+        let side = piece.side.map(|(side, _)| side as u8);
+        sample_of(&piece.tensor.name, piece.number, side, self.stream.sample())
     }
 
     /// Reads as many bytes from the stream as an upload needs.

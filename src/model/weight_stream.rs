@@ -11,9 +11,19 @@ pub type Progress<'a> = dyn FnMut(u64, u64) -> Result<()> + 'a;
 /// If there are at most this many bytes between two parts, they are read and dropped: a new request takes as long.
 const MAX_GAP: u64 = 256 << 10;
 /// How many of a part's first bytes its sample takes.
-const SAMPLE_BYTES: usize = 256;
+pub(super) const SAMPLE_BYTES: usize = 256;
 /// Often enough for a smooth bar and a quick abort, rarely enough to cost nothing.
 const REPORT_BYTES: u64 = 256 << 10;
+
+/// What a part of a tensor adds to the fingerprint: its number, what it is beside the quants of a packed matrix, and the CRC-32 of its first bytes.
+pub(super) fn sample_of(tensor: &str, number: usize, side: Option<u8>, first_bytes: u32) -> u64 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(tensor.as_bytes());
+    sum.update(&(number as u64).to_le_bytes());
+    sum.update(side.as_slice());
+    sum.update(&first_bytes.to_le_bytes());
+    sum.finalize().into()
+}
 
 /// Hands out the bytes of parts, which must be asked for in the order given to `new`.
 pub(super) struct WeightStream<'c> {

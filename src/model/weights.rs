@@ -4,10 +4,12 @@
 //! through memory and are kept as f32.
 
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 use super::checkpoint::{Checkpoint, TensorInfo, TensorValues};
 use super::config::Config;
 use super::matrix::Matrix;
+use super::row_cache::{self, RowCache};
 use super::weight_layout::{Group, Layout, format_of, is_vector, matrix_of};
 use super::weight_loader::{Loaded, Loader, Piece, Place, Places};
 pub use super::weight_stream::Progress;
@@ -30,8 +32,12 @@ pub struct Weights {
     vectors: HashMap<String, (Tensor, Vec<f32>)>,
     /// The joined matrices of `JOINED`, by names such as `blk.0.attn_qkv`; empty if they were not joined.
     joined: HashMap<String, Vec<Run>>,
+    /// In place of the table of per-layer embeddings, if that stays in the files.
+    row_cache: Option<Rc<RowCache>>,
     quantization: &'static str,
     bytes: u64,
+    /// What the table of per-layer embeddings would take more than the rows of it that are there.
+    bytes_on_disk: i64,
     parameters: u64,
     fingerprint: u64,
 }
@@ -65,18 +71,30 @@ impl<'a> Unloaded<'a> {
                 bail!(InvalidFile, "the vector {:?} has {} elements", tensor.name, tensor.elements());
             }
         }
+        let on_disk = checkpoint.tensor(row_cache::TABLE).filter(|_| config.per_layer_cache_rows.is_some());
+        let all: Vec<&TensorInfo> = wanted.iter().copied().chain(on_disk).collect();
         let mut weights = Weights {
             matrices: HashMap::new(),
             vectors: HashMap::new(),
             joined: HashMap::new(),
-            quantization: layout.most_common_format(&wanted, config)?.name,
+            row_cache: None,
+            quantization: layout.most_common_format(&all, config)?.name,
             bytes: 0,
-            parameters: wanted.iter().map(|tensor| tensor.elements()).sum(),
+            bytes_on_disk: 0,
+            parameters: all.iter().map(|tensor| tensor.elements()).sum(),
             fingerprint: 0,
         };
         let groups = layout.joinable(&wanted, config, Some(context.device().capabilities()))?;
         let mut places = weights.join(context, groups)?;
         weights.place(context, &wanted, config, layout, &mut places)?;
+        if let Some(rows) = config.per_layer_cache_rows {
+            let stored = row_cache::stored(checkpoint)?;
+            let cache = RowCache::new(context, stored, rows)?;
+            weights.bytes += cache.bytes();
+            let table = layout.per_layer_bytes(checkpoint, config, Some(context.device().capabilities()))?;
+            weights.bytes_on_disk = table as i64 - cache.bytes() as i64;
+            weights.row_cache = Some(cache);
+        }
         Ok(Self { weights, checkpoint, wanted, places })
     }
 
@@ -175,6 +193,9 @@ impl<'a> Unloaded<'a> {
                 }
             }
         }
+        if let Some(cache) = &weights.row_cache {
+            weights.fingerprint = weights.fingerprint.wrapping_add(cache.open(checkpoint).await?);
+        }
         context.device().sync().await?;
         // Frees staging buffers and other memory that is not needed any more.
         context.device().trim();
@@ -265,7 +286,7 @@ impl Weights {
         let own = |name: &String| name.strip_prefix(prefix).map(str::to_owned);
         matrices.extend(self.matrices.iter().filter_map(|(name, matrix)| Some((own(name)?, matrix.clone()))));
         vectors.extend(self.vectors.iter().filter_map(|(name, vector)| Some((own(name)?, vector.clone()))));
-        Self { matrices, vectors, joined: HashMap::new(), ..*self }
+        Self { matrices, vectors, joined: HashMap::new(), row_cache: None, ..*self }
     }
 
     /// A matrix that `Config` checked to exist.
@@ -276,6 +297,11 @@ impl Weights {
     /// A matrix that some models lack.
     pub fn optional_matrix(&self, name: &str) -> Option<Matrix> {
         self.matrices.get(name).cloned()
+    }
+
+    /// What holds rows of the table of per-layer embeddings, if that stays in the files.
+    pub(super) fn row_cache(&self) -> Option<&Rc<RowCache>> {
+        self.row_cache.as_ref()
     }
 
     /// Whether any matrices of `JOINED` were joined.
@@ -309,6 +335,11 @@ impl Weights {
     /// Bytes on the GPU.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes on the GPU as if nothing stayed in the files.
+    pub(super) fn bytes_of_all(&self) -> u64 {
+        self.bytes.saturating_add_signed(self.bytes_on_disk)
     }
 
     /// Of names and of bytes from all tensors, as they are in the files: other weights have another one. It does not depend on the device.

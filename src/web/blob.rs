@@ -1,5 +1,7 @@
 //! Reads a Blob or File by slices. Only the results of `read` enter the wasm heap.
 
+use std::rc::Rc;
+
 use js_sys::{Reflect, Uint8Array};
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::JsFuture;
@@ -77,6 +79,11 @@ impl ByteSource for BlobSource {
             check_range(&self.name, self.size, offset, length)?;
             Ok(Box::new(BlobStream { source: self, at: offset, end: offset + length }) as Box<dyn ChunkStream + 'a>)
         })
+    }
+
+    fn lasting<'a>(&'a self, _: u64, _: u64) -> LocalFuture<'a, Result<Option<Rc<dyn ByteSource>>>> {
+        // The signal is the load's.
+        Box::pin(async move { Ok(Some(Rc::new(Self::new(self.blob.clone(), None)) as Rc<dyn ByteSource>)) })
     }
 }
 

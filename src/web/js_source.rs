@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use js_sys::{ArrayBuffer, Function, Promise, Reflect, Uint8Array};
+use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::AbortSignal;
@@ -127,6 +128,34 @@ impl ByteSource for JsSource {
             Ok(Box::new(stream) as Box<dyn ChunkStream + 'a>)
         })
     }
+
+    fn lasting<'a>(&'a self, offset: u64, length: u64) -> LocalFuture<'a, Result<Option<Rc<dyn ByteSource>>>> {
+        Box::pin(async move {
+            let object = match &self.refusal {
+                None => self.object.clone(),
+                Some(refusal) => {
+                    let opened =
+                        self.object.unchecked_ref::<OpenedFile>().lasting(js_number(offset), js_number(length));
+                    opened.await.map_err(|value| refusal(&value))?
+                }
+            };
+            if object.is_null() {
+                return Ok(None);
+            }
+            // The signal is the load's.
+            let lasting = Self { refusal: self.refusal.clone(), ..Self::new(&self.name, object, None)? };
+            Ok(Some(Rc::new(lasting) as Rc<dyn ByteSource>))
+        })
+    }
+}
+
+#[wasm_bindgen]
+extern "C" {
+    /// `OpenedFile` of `pkg-template/src/files/remote_files.ts`.
+    type OpenedFile;
+
+    #[wasm_bindgen(method, catch)]
+    async fn lasting(this: &OpenedFile, offset: f64, length: f64) -> Result<JsValue, JsValue>;
 }
 
 struct JsStream<'s> {

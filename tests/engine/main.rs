@@ -31,6 +31,7 @@ mod models;
 mod mtp;
 mod mutations;
 mod penalties;
+mod per_layer_embeddings;
 mod real_models;
 mod recurrent;
 mod replay;

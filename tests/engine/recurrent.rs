@@ -31,12 +31,11 @@ fn engine(model: &str, max_sequences: usize) -> Engine {
 }
 
 pub(super) fn engine_with(model: &str, max_sequences: usize, format: KvFormat) -> Engine {
-    let options = LoadOptions {
-        max_sequences: Some(max_sequences),
-        precision: Some(Precision::Exact),
-        kv_cache: Some(format),
-        ..Default::default()
-    };
+    engine_by(model, max_sequences, LoadOptions { kv_cache: Some(format), ..Default::default() })
+}
+
+fn engine_by(model: &str, max_sequences: usize, options: LoadOptions) -> Engine {
+    let options = LoadOptions { max_sequences: Some(max_sequences), precision: Some(Precision::Exact), ..options };
     with_grammars(load(format!("architectures/{model}/model.gguf"), &options))
 }
 
@@ -121,7 +120,11 @@ fn refuses_to_shift(engine: &Engine, architecture: &str) {
 }
 
 pub(super) fn every_way_gives_the_same(model: &str) -> Engine {
-    let engine = engine(model, 4);
+    every_way_gives_the_same_by(model, &LoadOptions { kv_cache: Some(KvFormat::F32), ..Default::default() })
+}
+
+pub(super) fn every_way_gives_the_same_by(model: &str, options: &LoadOptions) -> Engine {
+    let engine = engine_by(model, 4, options.clone());
     let (prompt, greedy) = golden(model);
     let plain = |prompt: &[u32]| answer(&engine, prompt, json!({}));
 
@@ -163,7 +166,7 @@ pub(super) fn every_way_gives_the_same(model: &str) -> Engine {
     // An edit goes on from the checkpoint before it, as if in an empty slot.
     let edited = [&prompt[..60], &[7, 77, 201], &prompt[63..]].concat();
     let of_edited = plain(&edited).0;
-    assert_eq!(of_edited, answer(&self::engine(model, 1), &edited, json!({})).0);
+    assert_eq!(of_edited, answer(&engine_by(model, 1, options.clone()), &edited, json!({})).0);
     assert_ne!(of_edited, greedy);
     assert_eq!(plain(&prompt).0, greedy, "regenerated");
     engine

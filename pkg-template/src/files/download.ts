@@ -1,7 +1,7 @@
 // A file of a server that comes in by segments, several at once, and can be read while it does. With a store it is kept and comes in
 // whole, whoever reads; without one it comes as far ahead of its reader as memory allows.
 
-import { EngineError, toEngineError } from '../errors.js';
+import { abortError, EngineError, toEngineError } from '../errors.js';
 import type { Digester } from './digester.js';
 import type { Arrived, FileEvent } from './events.js';
 import type { FileStream } from './file_stream.js';
@@ -28,8 +28,16 @@ export interface DownloadOptions {
   expected?: { sha256: string; digester: Digester } | undefined;
   /** All of it in order, of a server without ranges. */
   onePass?: FileStream | undefined;
+  /** Ends what is checked before it lasts. */
+  signal?: AbortSignal | undefined;
   onBytes: (arrived: Arrived) => void;
   onEvent: (event: FileEvent) => void;
+}
+
+/** A file that is there after the load too. */
+export interface LastingFile {
+  readonly size: number;
+  read(offset: number, length: number): Promise<Uint8Array>;
 }
 
 interface Segment {
@@ -47,6 +55,9 @@ export class Download {
   #connections: number;
   #kept: KeptFile | undefined;
   #isKeeping: boolean;
+  /** All of it came in before this load. */
+  #wasWhole: boolean;
+  #aborted: AbortSignal | undefined;
   #onBytes: (arrived: Arrived) => void;
   #onEvent: (event: FileEvent) => void;
 
@@ -71,6 +82,7 @@ export class Download {
   #digesting: Promise<void> = Promise.resolve();
   #repairing: Promise<unknown> = Promise.resolve();
   #chunks = new Map<number, Promise<Uint8Array<ArrayBuffer>>>();
+  #isAwaited = false;
   /** Nobody reads it any more. */
   #isRead = false;
   /** Settles when the whole of it was checked. */
@@ -86,6 +98,8 @@ export class Download {
     this.#connections = options.connections;
     this.#kept = kept;
     this.#isKeeping = kept !== undefined;
+    this.#wasWhole = kept?.record.whole ?? false;
+    this.#aborted = options.signal;
     this.#onBytes = options.onBytes;
     this.#onEvent = options.onEvent;
     this.#done = Array.from({ length: segmentsOf(size) }, (_, index) => kept?.has(index) ?? false);
@@ -117,6 +131,31 @@ export class Download {
       at += part.length;
     }
     return bytes;
+  }
+
+  /**
+   * What is kept, for reads at any time after the load, of which `length` bytes from `offset` on are wanted: these are compared with their digests now, and a read
+   * of a few bytes isn't. Null if it is not kept.
+   */
+  async lasting(offset: number, length: number): Promise<LastingFile | null> {
+    this.#isAwaited = true;
+    await this.whenKept();
+    this.#isAwaited = false;
+    const kept = this.#kept;
+    if (this.#wasWhole) {
+      const first = Math.floor(offset / CHUNK_BYTES) * CHUNK_BYTES;
+      for (let at = first; at < offset + length; at += CHUNK_BYTES) {
+        if (this.#aborted?.aborted) throw abortError(this.#aborted, `reading ${this.name}`);
+        await this.read(Math.max(at, offset), 1);
+      }
+    }
+    if (!this.#isKeeping || !kept?.record.whole) return null;
+    return { size: this.size, read: (offset, length) => kept.read(offset, length) };
+  }
+
+  /** Whether somebody waits until all of it is kept. */
+  get isAwaited(): boolean {
+    return this.#isAwaited;
   }
 
   /** Resolves when all of it is kept and is what it should be, or when it is not kept any further. Its reader may go on. */

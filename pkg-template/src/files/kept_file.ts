@@ -2,7 +2,7 @@
 
 import { EngineError } from '../errors.js';
 import type { ChunkReader, DigestedChunk } from './chunk_reader.js';
-import { CHUNK_BYTES, CHUNKS_PER_SEGMENT, chunkDigests, segmentLength, segmentsOf, sha256 } from './segments.js';
+import { CHUNK_BYTES, CHUNKS_PER_SEGMENT, chunkDigests, SEGMENT_BYTES, segmentLength, segmentsOf, sha256 } from './segments.js';
 import type { Appender, Store } from './store.js';
 
 const VERSION = 1;
@@ -90,6 +90,26 @@ export class KeptFile {
     const length = Math.min(CHUNK_BYTES, segmentLength(this.record.size, index) - offset);
     const found = await this.#read(this.#key(index), { offset, length });
     return found?.digest === digest ? found.bytes : undefined;
+  }
+
+  /** Some bytes of a file that is there as a whole. They are not compared with a digest, of which there is one for each chunk. */
+  async read(offset: number, length: number): Promise<Uint8Array<ArrayBuffer>> {
+    const bytes = new Uint8Array(length);
+    for (let filled = 0; filled < length; ) {
+      const at = offset + filled;
+      const start = at % SEGMENT_BYTES;
+      const part = Math.min(length - filled, SEGMENT_BYTES - start);
+      const found = await this.#store.read(this.#key(Math.floor(at / SEGMENT_BYTES)), { offset: start, length: part });
+      if (found === undefined) {
+        throw new EngineError(
+          'read',
+          `${this.record.url}: its bytes are no longer kept; they were deleted while the model is in use: load it again`,
+        );
+      }
+      bytes.set(found, filled);
+      filled += part;
+    }
+    return bytes;
   }
 
   /** Lets a reader read the chunks. */

@@ -4,7 +4,7 @@
 import { EngineError, textOf } from '../errors.js';
 import type { ChunkReader } from './chunk_reader.js';
 import type { MakeDigester } from './digester.js';
-import { Download } from './download.js';
+import { Download, type LastingFile } from './download.js';
 import type { Arrived, FileEvent } from './events.js';
 import { type FileLock, lockFile } from './file_lock.js';
 import type { RetryPolicy } from './attempts.js';
@@ -29,6 +29,8 @@ const READER_BYTES = 64 << 20;
 export interface OpenedFile {
   readonly size: number;
   read(offset: number, length: number): Promise<Uint8Array>;
+  /** The same file for reads after the load, of which `length` bytes from `offset` on are wanted; null if it is not kept. */
+  lasting(offset: number, length: number): Promise<LastingFile | null>;
 }
 
 export interface RemoteFilesOptions {
@@ -51,7 +53,7 @@ export interface RemoteFilesOptions {
   makeChunkReader(): Promise<ChunkReader | undefined>;
   onBytes: (arrived: Arrived) => void;
   onEvent: (event: FileEvent) => void;
-  /** How far another tab is with a file that this one waits for. */
+  /** How far a file is that is waited for: another tab brings it in, or it has to be kept as a whole. */
   onWait: (loaded: number, total: number) => void;
 }
 
@@ -285,7 +287,7 @@ export class RemoteFiles {
     kept: KeptFile | undefined,
     lock: FileLock | undefined,
   ) {
-    const { makeDigester, onBytes, onEvent, connections } = this.#options;
+    const { makeDigester, onBytes, onEvent, onWait, connections } = this.#options;
     const digest = this.#digestOf(request) ?? facts.sha256;
     if (digest !== undefined && kept?.record.whole && kept.record.sha256 !== undefined && kept.record.sha256 !== digest) {
       throw mismatch(facts.url, kept.record.sha256, digest);
@@ -298,19 +300,23 @@ export class RemoteFiles {
     }
     let loaded = 0;
     const state = stateOf(facts);
+    let opened: Download | undefined;
     const download = new Download({
       ranges: new Ranges({ http, state, first: isOnePass ? undefined : first }),
       connections,
       kept: this.#options.isWhole || kept?.record.whole ? kept : undefined,
       expected,
+      signal: this.#options.signal,
       onePass: isOnePass ? new FileStream({ http, state, offset: 0, end: facts.size, first, mostSkipped: Infinity }) : undefined,
       onBytes: (arrived) => {
         loaded += arrived.bytes;
         lock?.report(loaded, facts.size);
         onBytes(arrived);
+        if (opened?.isAwaited) onWait(loaded, facts.size);
       },
       onEvent,
     });
+    opened = download;
     this.#downloads.push(download);
     if (lock !== undefined) {
       // Whatever reads it, a file that is kept comes in by itself, and others wait no longer than that.
@@ -354,6 +360,7 @@ export class RemoteFiles {
         await ranges.fill(offset, bytes, filled);
         return bytes;
       },
+      lasting: async () => null,
     };
   }
 
@@ -361,7 +368,11 @@ export class RemoteFiles {
   async #openText(request: RemoteRequest, { facts, http = this.#http(request), first }: Found): Promise<OpenedFile> {
     const bytes = await readText(http, first!, request.limit!);
     const size = bytes.length;
-    const source: OpenedFile = { size, read: async (offset, length) => bytes.subarray(offset, offset + length) };
+    const source: OpenedFile = {
+      size,
+      read: async (offset, length) => bytes.subarray(offset, offset + length),
+      lasting: async () => null,
+    };
     const cache = this.#options.isWhole ? await this.#room({ ...facts, size }) : undefined;
     if (cache !== undefined) {
       // Two lists of one length may differ, so the bytes themselves name it.

@@ -31,6 +31,14 @@ export interface LoadOptions {
    */
   multiTokenPrediction?: boolean | undefined;
   /**
+   * Where the table of per-layer embeddings (Gemma 3n, Gemma 4 E2B and E4B) is. `device`: in memory with the other weights. `disk`: it stays in the model's files,
+   * which are in the cache or are Files, and of each token a few kilobytes are read when it comes; up to 64 MiB of rows that were read last stay in
+   * memory. That saves a third to a half of such a model's memory (`inspect` tells `per_layer_embedding_bytes`), and each token then waits for the one before to be
+   * read back and for its row. With files that are not on this device, with `draft`, or of a model without such embeddings, the load rejects with
+   * `invalid_request`. Default: `device`.
+   */
+  perLayerEmbeddings?: PerLayerEmbeddings | undefined;
+  /**
    * How many requests run at the same time, 1 to 8; more wait for their turn. They decode together, so one read of the weights serves
    * all. Each has a KV cache of its own (`info.kv_cache_bytes` is the sum). Default: 1.
    */
@@ -99,6 +107,9 @@ export type Autotune = 'auto' | 'always' | 'off';
 /** What counts for more while the model works: the frames of pages, or speed. */
 export type Smoothness = 'frames' | 'throughput';
 
+/** Where the table of per-layer embeddings is, while a model is loaded. */
+export type PerLayerEmbeddings = 'device' | 'disk';
+
 /** Which adapter to take if there are several. */
 export type PowerPreference = 'low-power' | 'high-performance';
 
@@ -114,6 +125,7 @@ export const LOAD_OPTIONS = [
   'contextLength',
   'ropeContextLength',
   'multiTokenPrediction',
+  'perLayerEmbeddings',
   'maxSequences',
   'chatTemplate',
   'classifierFromToken',
@@ -193,6 +205,8 @@ export interface ModelInfo {
    * head that drafts.
    */
   weight_bytes_per_token: number;
+  /** Where the table of per-layer embeddings is; `device` for models without one. */
+  per_layer_embeddings: PerLayerEmbeddings;
   /** Bytes on the GPU, of all sequences together. */
   kv_cache_bytes: number;
   /** The head for multi-token prediction is loaded: `speculation: {type: 'mtp'}` works. */
@@ -352,6 +366,11 @@ export interface Inspection {
   context_length?: number;
   /** Bytes of the weights on the GPU. */
   weight_bytes?: number;
+  /**
+   * Bytes of the table of per-layer embeddings on the GPU, which `perLayerEmbeddings: 'disk'` leaves in the files; 0 without one. `weight_bytes` is by the
+   * option: with the table, or with the rows of it that stay in memory.
+   */
+  per_layer_embedding_bytes?: number;
   /** Bytes of the KV cache on the GPU, for `maxSequences` requests; 0 for an encoder. */
   kv_cache_bytes?: number;
   /** Bytes of it that a token takes, in all layers; 0 for an encoder. */

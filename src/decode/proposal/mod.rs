@@ -8,6 +8,7 @@ pub mod mask_automaton;
 pub mod mtp;
 pub mod processor;
 pub mod run_ahead;
+pub mod with_rows;
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -26,7 +26,7 @@ use crate::decode::{MemoryPressure, PressureAction};
 use crate::engine::adapters::{LoadedAdapter, SessionAdapter};
 use crate::engine::load::info::{AutotuneInfo, AutotuneState, DraftInfo, ModelInfo, Phase, Progress, Warning};
 use crate::engine::load::inspect::{AdapterLimits, Inspection, Problem};
-use crate::engine::load::options::{Autotune, DeviceReason, LoadOptions, Smoothness};
+use crate::engine::load::options::{Autotune, DeviceReason, LoadOptions, PerLayerEmbeddings, Smoothness};
 use crate::engine::memory::MemoryUse;
 use crate::error::Code;
 use crate::model::adapters::AdapterFormat;
@@ -96,7 +96,7 @@ fn files() -> Vec<File> {
         File {
             name: "loading",
             about: "What a model is loaded with, and what it says of itself.",
-            text: types![Options: LoadOptions, DeviceKind, Autotune, Smoothness, PowerPreference, Precision, KvFormat]
+            text: types![Options: LoadOptions, DeviceKind, Autotune, Smoothness, PerLayerEmbeddings, PowerPreference, Precision, KvFormat]
                 + &format!(
                     "\n/** The names of these options. */\nexport const LOAD_OPTIONS = [\n{load_options}] as const;\n\n"
                 )

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::options::DeviceReason;
+use super::options::{DeviceReason, PerLayerEmbeddings};
 use crate::model::{KvFormat, Precision};
 use crate::tensor::{AdapterInfo, DeviceKind, TuningReport};
 
@@ -86,6 +86,8 @@ pub struct ModelInfo {
     /// Bytes of the weights that each decoded token reads: all, except tables of which it reads a row, an encoder, the experts that it does not use, and a
     /// head that drafts.
     pub weight_bytes_per_token: u64,
+    /// Where the table of per-layer embeddings is; `device` for models without one.
+    pub per_layer_embeddings: PerLayerEmbeddings,
     /// Bytes on the GPU, of all sequences together.
     pub kv_cache_bytes: u64,
     /// The head for multi-token prediction is loaded: `speculation: {type: 'mtp'}` works.

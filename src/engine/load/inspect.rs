@@ -57,6 +57,10 @@ pub struct Inspection {
     /// Bytes of the weights on the GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_bytes: Option<u64>,
+    /// Bytes of the table of per-layer embeddings on the GPU, which `perLayerEmbeddings: 'disk'` leaves in the files; 0 without one. `weight_bytes` is by the
+    /// option: with the table, or with the rows of it that stay in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_layer_embedding_bytes: Option<u64>,
     /// Bytes of the KV cache on the GPU, for `maxSequences` requests; 0 for an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_cache_bytes: Option<u64>,
@@ -136,6 +140,7 @@ pub async fn inspect(folder: &dyn Folder, file: Option<&str>, options: &LoadOpti
         trained_context_length: None,
         context_length: None,
         weight_bytes: None,
+        per_layer_embedding_bytes: None,
         kv_cache_bytes: None,
         kv_cache_bytes_per_token: None,
         recurrent_checkpoint_bytes: None,
@@ -178,6 +183,7 @@ impl Inspection {
         self.trained_context_length = config.map(|config| config.context_length);
         self.context_length = known.capacity;
         self.weight_bytes = known.weight_bytes;
+        self.per_layer_embedding_bytes = known.per_layer_embedding_bytes;
         self.kv_cache_bytes = known.kv_cache_bytes;
         self.kv_cache_bytes_per_token = known.kv_cache_bytes_per_token;
         self.recurrent_checkpoint_bytes = known.recurrent_checkpoint_bytes;

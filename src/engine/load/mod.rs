@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 use self::info::{AutotuneInfo, DraftInfo, ModelInfo, Phase, Progress, Warning};
 use self::model_text::ModelText;
-use self::options::LoadOptions;
+use self::options::{LoadOptions, PerLayerEmbeddings};
 use self::plan::{Known, Plan};
 use self::unread::unread_bytes;
 use crate::decode::{Decoder, DraftModel};
@@ -191,9 +191,10 @@ impl Engine {
         let Plan { config, capacity, max_sequences, layout, precision, kv_format, .. } = plan;
         let context = Context::new(device);
         let n_layers = config.n_layers;
-        // Headers, and all else that is not read, count as read.
+        // Headers, and all else that is not read, count as read; what has to be at hand later does when all is.
+        let on_disk = config.bytes_on_disk(&checkpoint)?;
         let mut on_bytes = |loaded: u64, of: u64| {
-            let left = of.saturating_sub(loaded);
+            let left = of.saturating_sub(loaded).saturating_add(on_disk);
             progress(Progress { phase: Phase::Weights, loaded: total.saturating_sub(left), total })
         };
         let is_encoder = config.arch.is_encoder;
@@ -256,6 +257,7 @@ impl Engine {
             kv_cache: kv_format,
             weight_bytes: model.weight_bytes(),
             weight_bytes_per_token: model.weight_bytes().saturating_sub(unread),
+            per_layer_embeddings: options.per_layer_embeddings,
             kv_cache_bytes,
             multi_token_prediction: config.mtp.is_some(),
             draft: None,
@@ -338,6 +340,13 @@ impl Engine {
                 InvalidRequest,
                 "the model ({}) has an encoder, so that a draft model would not know its prompt; leave draft out",
                 inner.info.architecture
+            );
+        }
+        if inner.info.per_layer_embeddings == PerLayerEmbeddings::Disk {
+            bail!(
+                InvalidRequest,
+                "perLayerEmbeddings is \"disk\", so that a pass takes in no token that was not read back, as those of a draft model are; leave draft out, or \
+                 load with \"device\""
             );
         }
         progress(Progress { phase: Phase::Header, loaded: 0, total: 0 })?;

@@ -37,6 +37,18 @@ pub enum Smoothness {
     Throughput,
 }
 
+/// Where the table of per-layer embeddings is, while a model is loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "lowercase")]
+pub enum PerLayerEmbeddings {
+    /// In the memory of the device that runs the model.
+    #[default]
+    Device,
+    /// In the model's files.
+    Disk,
+}
+
 /// Why a model runs on the device that it runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
@@ -84,6 +96,13 @@ pub struct LoadOptions {
     /// whether files have such a head; without one the load rejects with `invalid_request`. Default: false.
     #[cfg_attr(test, ts(as = "Option<bool>"))]
     pub multi_token_prediction: bool,
+    /// Where the table of per-layer embeddings (Gemma 3n, Gemma 4 E2B and E4B) is. `device`: in memory with the other weights. `disk`: it stays in the model's files,
+    /// which are in the cache or are Files, and of each token a few kilobytes are read when it comes; up to 64 MiB of rows that were read last stay in
+    /// memory. That saves a third to a half of such a model's memory (`inspect` tells `per_layer_embedding_bytes`), and each token then waits for the one before to be
+    /// read back and for its row. With files that are not on this device, with `draft`, or of a model without such embeddings, the load rejects with
+    /// `invalid_request`. Default: `device`.
+    #[cfg_attr(test, ts(as = "Option<PerLayerEmbeddings>"))]
+    pub per_layer_embeddings: PerLayerEmbeddings,
     /// How many requests run at the same time, 1 to 8; more wait for their turn. They decode together, so one read of the weights serves
     /// all. Each has a KV cache of its own (`info.kv_cache_bytes` is the sum). Default: 1.
     pub max_sequences: Option<usize>,
@@ -140,6 +159,9 @@ pub struct LoadOptions {
     /// Run every step of a layer as an op of its own, to compare with the fused ops.
     #[serde(skip)]
     pub unfused_ops: bool,
+    /// How many rows of per-layer embeddings that stay on disk are in memory; `None` for as many as take 64 MiB.
+    #[serde(skip)]
+    pub per_layer_cache_rows: Option<usize>,
     /// Told when the GPU's memory runs short, while loading or later.
     #[serde(skip)]
     pub on_memory_pressure: PressureListener,

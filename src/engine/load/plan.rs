@@ -6,7 +6,7 @@
 use super::generation_config::AnswerDefaults;
 use super::info::Warning;
 use super::model_text::ModelText;
-use super::options::{LoadOptions, capacity, layout, rope_context};
+use super::options::{LoadOptions, PerLayerEmbeddings, capacity, layout, rope_context};
 use crate::decode::MAX_SEQUENCES;
 use crate::engine::api::chat_prompt::Templates;
 use crate::engine::scoring::Scoring;
@@ -47,6 +47,8 @@ pub(super) struct Known {
     pub config: Option<Config>,
     /// Bytes of the weights on the GPU.
     pub weight_bytes: Option<u64>,
+    /// Bytes of the table of per-layer embeddings on the GPU.
+    pub per_layer_embedding_bytes: Option<u64>,
     /// Tokens of a context.
     pub capacity: Option<usize>,
     /// Bytes of the KV cache on the GPU.
@@ -75,6 +77,10 @@ impl Plan {
         }
         known.config = Some(config.clone());
         let layout = layout(options)?;
+        known.per_layer_embedding_bytes = Some(layout.per_layer_bytes(checkpoint, &config, adapter)?);
+        if options.per_layer_embeddings == PerLayerEmbeddings::Disk {
+            config = config.with_row_cache(checkpoint, options.per_layer_cache_rows)?;
+        }
         let weights = layout.needs(checkpoint, &config, adapter)?;
         known.weight_bytes = Some(weights.bytes);
         // Otherwise as much of it as goes is taken, and stays taken.

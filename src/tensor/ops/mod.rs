@@ -76,6 +76,7 @@ ops! {
     }
     embedding () {
         add_positions: AddPositions,
+        cached_embedding: CachedEmbedding,
         embedding: Embedding,
         embedding_part: EmbeddingPart,
     }

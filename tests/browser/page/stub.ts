@@ -102,6 +102,7 @@ function infoOf(name: string): ModelInfo {
     is_encoder_decoder: false,
     embeds: false,
     multi_token_prediction: false,
+    per_layer_embeddings: 'device',
     reranks: false,
     parameters: 14e6,
     layers: 2,
