@@ -494,3 +494,55 @@ test('an answer that nobody writes any more was interrupted', async () => {
   await chat.open('c');
   assert.equal(last(chat).state, 'interrupted');
 });
+
+/** A conversation of another tab, and its message in this state. */
+function written(store, state, content) {
+  const conversation = { id: 'c', title: 'A chat', system: '', created: 1, updated: 1, leaf: 'm' };
+  return store.write(conversation, [{ id: 'm', conversation: 'c', parent: null, role: 'assistant', content, created: 1, state }]);
+}
+
+test('an answer that another tab ends while it is being read is done, and was not interrupted', async (t) => {
+  const store = memoryStore();
+  await written(store, 'writing', 'Half');
+  // Its lock is free by the time that it is asked for, because the answer has ended.
+  withLocks(t, {
+    query: async () => {
+      await written(store, 'done', 'Half and half');
+      return { held: [] };
+    },
+    request: async () => {},
+  });
+  const { chat } = openChat({ store });
+  await chat.open('c');
+  assert.deepEqual([last(chat).state, last(chat).content], ['done', 'Half and half']);
+  // The same where it is heard of.
+  await written(store, 'writing', 'Again');
+  await chat.heard({ id: 'c' });
+  assert.deepEqual([last(chat).state, last(chat).content], ['done', 'Half and half']);
+});
+
+test('what is heard of another tab is shown in its order, however long each reading takes', async (t) => {
+  const store = memoryStore();
+  await written(store, 'done', 'Before');
+  let slow;
+  withLocks(t, { query: () => new Promise((resolve) => (slow = resolve)), request: () => new Promise(() => {}) });
+  const { chat } = openChat({ store });
+  await chat.open('c');
+  await written(store, 'writing', 'Half');
+  const first = chat.heard({ id: 'c' });
+  await soon();
+  await written(store, 'done', 'All of it');
+  const second = chat.heard({ id: 'c' });
+  await soon();
+  slow({ held: [{ name: 'rillm-answer-m' }] });
+  await Promise.all([first, second]);
+  assert.deepEqual([last(chat).state, last(chat).content], ['done', 'All of it']);
+  // One that can't be read holds nobody up.
+  const { list } = store;
+  store.list = async () => Promise.reject(new Error('the database is closed'));
+  await assert.rejects(chat.heard({ id: 'c' }));
+  store.list = list;
+  await written(store, 'done', 'More');
+  await chat.heard({ id: 'c' });
+  assert.equal(last(chat).content, 'More');
+});

@@ -27,6 +27,8 @@ export class Chat {
   #running = new Map();
   /** The conversation that was chosen last, {id, read: promise}, while it is being read. */
   #opening;
+  /** Settles when what was heard of other tabs is shown. */
+  #hearing = Promise.resolve();
 
   constructor(store, events) {
     this.#store = store;
@@ -216,15 +218,20 @@ export class Chat {
     if (all.length > 0) await this.open(all[0].conversation.id);
   }
 
-  /** Another tab has changed or deleted a conversation. */
-  async heard({ id, deleted }) {
+  /** Another tab has changed or deleted a conversation. What is heard first is read first, or an older state would stay. */
+  heard(change) {
+    const hearing = this.#hearing.then(() => this.#hear(change));
+    this.#hearing = hearing.catch(() => {});
+    return hearing;
+  }
+
+  async #hear({ id, deleted }) {
     if (deleted) {
       this.stop(id);
       this.#forget(id);
       if (this.shown.meta.id === id) this.#leave();
     } else if (this.shown.meta.id === id) {
-      const read = await this.#store.read(id).catch(() => undefined);
-      if (read !== undefined && globalThis.navigator?.locks !== undefined) await markInterrupted(read.messages);
+      const read = await this.#read(id, globalThis.navigator?.locks !== undefined).catch(() => undefined);
       const run = this.#running.get(id)?.run;
       if (read !== undefined && this.shown.meta.id === id) {
         const { meta, isTyped } = this.shown;
@@ -241,11 +248,22 @@ export class Chat {
     const held = () => (this.shown.meta.id === id ? this.shown : (this.#running.get(id) ?? this.#unkept.get(id)));
     const before = held();
     if (before !== undefined) return before;
-    const read = await this.#store.read(id);
+    const read = await this.#read(id);
     if (read === undefined) return undefined;
-    await markInterrupted(read.messages);
     // It may have been asked something since the read began.
     return held() ?? { meta: read.conversation, messages: read.messages, isKept: true };
+  }
+
+  /** A conversation as it is kept. What is still "being written" though nobody writes it was interrupted, by a reload or a crash. */
+  async #read(id, marks = true) {
+    const read = await this.#store.read(id);
+    const unheld = marks && read !== undefined ? await unheldMessages(read.messages) : [];
+    if (unheld.length === 0) return read;
+    // Its writer may have ended it since it was read.
+    const again = await this.#store.read(id);
+    for (const message of again?.messages.values() ?? [])
+      if (message.state === 'writing' && unheld.includes(message.id)) message.state = 'interrupted';
+    return again;
   }
 
   /** A conversation that was deleted: what is still on its way does not bring it back. */
@@ -359,11 +377,11 @@ function freshConversation() {
 
 const isEmpty = ({ content, reasoning, calls = [] }) => content === '' && !reasoning && calls.length === 0;
 
-/** What is still "being written" though nobody writes it was interrupted, by a reload or a crash. */
-async function markInterrupted(messages) {
+/** The ids of messages that are "being written" and that no tab writes. */
+async function unheldMessages(messages) {
   const writing = [...messages.values()].filter(({ state }) => state === 'writing');
-  if (writing.length === 0) return;
+  if (writing.length === 0) return [];
   const { held } = (await globalThis.navigator?.locks?.query().catch(() => undefined)) ?? {};
   const names = held?.map(({ name }) => name) ?? [];
-  for (const message of writing) if (!names.includes(lockOf(message))) message.state = 'interrupted';
+  return writing.filter((message) => !names.includes(lockOf(message))).map(({ id }) => id);
 }

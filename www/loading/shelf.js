@@ -51,8 +51,12 @@ export class Shelf {
 
   /** Looks again at what is kept and what this server has. */
   async refresh() {
+    const turn = ++this.#refreshes;
     const device = await this.device();
     const [kept, served] = await Promise.all([models.list().catch(() => []), servedHere()]);
+    // What was listed later is there already.
+    if (turn < this.#refreshed) return;
+    this.#refreshed = turn;
     const about = new Map([...KNOWN, ...served].map((entry) => [entry.source, entry]));
     this.kept = kept.map((model) => {
       const { name: source, bytes, size, complete } = model;
@@ -71,6 +75,9 @@ export class Shelf {
   }
 
   #all = { kept: [], served: [], known: [] };
+  /** Times that it was refreshed, and the last of them that is shown. */
+  #refreshes = 0;
+  #refreshed = 0;
 
   /** The person types: what is here is found at once, the hub is asked when they pause. */
   find(text) {
