@@ -84,7 +84,7 @@ export async function openApp(page) {
 
   const store = await openStore({
     onChange: async (what) => {
-      await app.chat?.heard(what);
+      await app.chat?.heard(what).catch(storeProblem);
       if (what.deleted) leave(what.id);
     },
     onProblem: storeProblem,
