@@ -1,8 +1,6 @@
 //! Which rows of a table a cache holds, and where. What makes room is found by CLOCK, which comes close to the least recently used row (Corbató 1968, "A paging
 //! experiment with the Multics system"). Rows that somebody holds stay.
 
-use std::collections::HashMap;
-
 /// The place of a row that the cache doesn't hold.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
@@ -16,7 +14,6 @@ struct Place {
 
 pub(super) struct Clock {
     places: Vec<Place>,
-    by_row: HashMap<u32, usize>,
     hand: usize,
     /// The place of each row of the table, or `NOWHERE`.
     of_rows: Vec<u32>,
@@ -33,8 +30,7 @@ pub(super) struct Placed {
 impl Clock {
     /// An empty cache of `places` rows of a table with this number of rows.
     pub fn new(places: usize, rows: usize) -> Self {
-        let of_rows = vec![NOWHERE; rows];
-        Self { places: vec![Place::default(); places], by_row: HashMap::new(), hand: 0, of_rows }
+        Self { places: vec![Place::default(); places], hand: 0, of_rows: vec![NOWHERE; rows] }
     }
 
     /// The number of places.
@@ -48,8 +44,8 @@ impl Clock {
 
     /// Holds a row that is there, until its place is given back.
     pub fn lease(&mut self, row: u32) -> Option<usize> {
-        let &at = self.by_row.get(&row)?;
-        let place = &mut self.places[at];
+        let at = *self.of_rows.get(row as usize)? as usize;
+        let place = self.places.get_mut(at)?;
         (place.leases, place.is_used) = (place.leases + 1, true);
         Some(at)
     }
@@ -70,11 +66,9 @@ impl Clock {
             let place = &mut self.places[*at];
             place.is_used = true;
             if let Some(old) = place.row.replace(*row) {
-                self.by_row.remove(&old);
                 self.of_rows[old as usize] = NOWHERE;
                 changed.push(old);
             }
-            self.by_row.insert(*row, *at);
             self.of_rows[*row as usize] = *at as u32;
             changed.push(*row);
         }
@@ -160,7 +154,9 @@ mod tests {
                 let there: Vec<u32> = clock.of_rows().iter().copied().filter(|at| *at != NOWHERE).collect();
                 let apart: BTreeSet<&u32> = there.iter().collect();
                 prop_assert!(apart.len() == there.len() && there.len() <= places);
-                prop_assert_eq!(there.len(), clock.by_row.len());
+                for (at, place) in clock.places.iter().enumerate() {
+                    prop_assert!(place.row.is_none_or(|row| clock.of_rows()[row as usize] as usize == at));
+                }
             }
             for held in holders {
                 clock.give_back(&held.iter().map(|(_, at)| *at).collect::<Vec<_>>());

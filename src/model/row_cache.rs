@@ -2,7 +2,6 @@
 //! passes needed last. Rows that are missing are read before a pass is recorded.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -167,7 +166,9 @@ impl RowCache {
     /// Reads the rows of these tokens that are missing, and holds all of them.
     pub async fn hold(self: &Rc<Self>, tokens: &[u32]) -> Result<RowLease> {
         let row_of = |token: &u32| if (*token as usize) < self.stored.vocabulary { *token } else { 0 };
-        let wanted: BTreeSet<u32> = tokens.iter().map(row_of).collect();
+        let mut wanted: Vec<u32> = tokens.iter().map(row_of).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
         let most = self.most_tokens();
         if wanted.len() > most {
             bail!(
