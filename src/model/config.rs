@@ -20,7 +20,7 @@ use super::{
     mtp_part,
     recurrence::Recurrence,
     rope::{Rope, RopeScaling},
-    row_cache,
+    table_on_disk,
     tensor_sizes::{MAX_WIDTH, dense},
 };
 use crate::error::Result;
@@ -347,8 +347,8 @@ impl Config {
         if self.n_embd_per_layer == 0 {
             bail!(InvalidRequest, "perLayerEmbeddings: the model ({}) has none; leave the option out", self.arch.name);
         }
-        let stored = row_cache::stored(checkpoint)?;
-        let rows = rows.unwrap_or_else(|| row_cache::rows_of_cache(stored.vocabulary, stored.columns));
+        let stored = table_on_disk::stored(checkpoint)?;
+        let rows = rows.unwrap_or_else(|| table_on_disk::rows_of_cache(stored.vocabulary, stored.columns));
         Ok(Self { per_layer_cache_rows: Some(rows.clamp(1, stored.vocabulary)), ..self })
     }
 
@@ -357,7 +357,7 @@ impl Config {
         if self.per_layer_cache_rows.is_none() {
             return Ok(0);
         }
-        Ok(row_cache::stored(checkpoint)?.bytes())
+        Ok(table_on_disk::stored(checkpoint)?.bytes())
     }
 
     /// Whether the forward pass reads this tensor of the file as a whole.
@@ -369,7 +369,7 @@ impl Config {
             Some(layer.reuses_kv && layer.lacks(rest.split('.').next().unwrap_or(rest)))
         };
         let is_of_head = tensor.starts_with(mtp_part::PREFIX);
-        let is_on_disk = self.per_layer_cache_rows.is_some() && tensor == row_cache::TABLE;
+        let is_on_disk = self.per_layer_cache_rows.is_some() && tensor == table_on_disk::TABLE;
         (self.mtp.is_some() || !is_of_head) && !is_on_disk && !self.arch.ignores(tensor) && unused() != Some(true)
     }
 

@@ -56,6 +56,8 @@ pub mod safetensors;
 pub mod source;
 pub mod source_reader;
 pub mod state;
+mod table_on_disk;
+mod tensor_form;
 mod tensor_sizes;
 mod ternary;
 mod transformer;

@@ -8,22 +8,15 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use futures_util::lock::{Mutex, OwnedMutexGuard};
 
-use super::checkpoint::{Checkpoint, TensorInfo, TensorValues};
+use super::checkpoint::Checkpoint;
 use super::clock::{Clock, Placed};
 use super::source::ByteSource;
-use super::weight_layout::{format_of, matrix_of};
+use super::table_on_disk::{Stored, TABLE};
 use super::weight_stream::{SAMPLE_BYTES, sample_of};
 use crate::error::Result;
 use crate::tensor::ops::CachedEmbedding;
-use crate::tensor::quant::Format;
 use crate::tensor::{Context, DType, Desc, Shape, Tensor};
 
-/// The tensor.
-pub(super) const TABLE: &str = "per_layer_token_embd.weight";
-
-/// What the rows of a cache take on the GPU, as f32.
-const CACHE_BYTES: usize = 64 << 20;
-const LEAST_ROWS: usize = 256;
 /// Rows that lie this close together are read at once, with what is between them.
 const MAX_GAP: u64 = 16 << 10;
 const MAX_READ: u64 = 1 << 20;
@@ -31,50 +24,6 @@ const MAX_READ: u64 = 1 << 20;
 const READS: usize = 16;
 /// If more places change, all are written: each write of its own costs more.
 const FEW_PLACES: usize = 32;
-
-/// How many rows a cache of a table [vocabulary, columns] holds.
-pub(super) fn rows_of_cache(vocabulary: usize, columns: usize) -> usize {
-    (CACHE_BYTES / 4 / columns.max(1)).max(LEAST_ROWS).min(vocabulary)
-}
-
-/// Where the table is in the model's files.
-pub(super) struct Stored {
-    pub file: usize,
-    pub offset: u64,
-    pub vocabulary: usize,
-    pub columns: usize,
-    format: &'static Format,
-    row_bytes: usize,
-}
-
-impl Stored {
-    /// Of the table in the file.
-    pub fn bytes(&self) -> u64 {
-        (self.vocabulary * self.row_bytes) as u64
-    }
-}
-
-/// The table of a checkpoint; an error says why it can't be read by rows.
-pub(super) fn stored(checkpoint: &Checkpoint<'_>) -> Result<Stored> {
-    let Some(tensor) = checkpoint.tensor(TABLE) else { bail!(MissingTensor, "the model has no tensor {TABLE:?}") };
-    stored_of(tensor)
-}
-
-fn stored_of(tensor: &TensorInfo) -> Result<Stored> {
-    let (vocabulary, columns) = matrix_of(tensor)?;
-    let format = format_of(tensor)?;
-    let row_bytes = format.row_bytes(columns)?;
-    match &tensor.values {
-        TensorValues::Stored { parts, transform: None } if parts.len() == 1 => {
-            let part = parts[0];
-            Ok(Stored { file: part.file, offset: part.offset, vocabulary, columns, format, row_bytes })
-        }
-        _ => bail!(
-            UnsupportedTensorType,
-            "perLayerEmbeddings is \"disk\", and the rows of {TABLE:?} don't lie in one piece in the files; leave the option out"
-        ),
-    }
-}
 
 /// The table's rows on the GPU.
 pub struct RowCache {
@@ -145,9 +94,10 @@ impl RowCache {
         self.rows.bytes() + self.places.bytes()
     }
 
-    /// The most different tokens of a pass: half of the rows, so that there is room for sequences that decode meanwhile.
+    /// The most different tokens of a pass: half of the rows, so that there is room for sequences that decode meanwhile. All if the cache holds the whole table.
     pub fn most_tokens(&self) -> usize {
-        (self.held.borrow().len() / 2).max(1)
+        let rows = self.held.borrow().len();
+        if rows == self.stored.vocabulary { rows } else { (rows / 2).max(1) }
     }
 
     /// The rows of `tokens` [n]: [n, columns]. They must be held when this is recorded.
@@ -190,7 +140,9 @@ impl RowCache {
             .zip(values.chunks_exact(self.stored.columns))
             .filter(|(token, _)| !self.lease(*token, &mut lease))
             .collect();
-        self.put(&missing, &mut lease)?;
+        if !missing.is_empty() {
+            self.put(&missing, &mut lease)?;
+        }
         Ok(lease)
     }
 

@@ -4,13 +4,14 @@
 use std::collections::{HashMap, HashSet};
 
 use super::arch::{JOINED, JoinedMatrices};
-use super::checkpoint::{Checkpoint, TensorInfo, TensorValues};
+use super::checkpoint::{Checkpoint, TensorInfo};
 use super::config::Config;
 use super::fused::Fused;
-use super::row_cache;
+use super::table_on_disk;
+use super::tensor_form::{format_of, is_vector, matrix_of};
 use crate::error::Result;
 use crate::tensor::Capabilities;
-use crate::tensor::quant::{self, BLOCK, FORMATS, Format, Table, packed};
+use crate::tensor::quant::{BLOCK, FORMATS, Format, Table, packed};
 
 /// Matrices that are not quantised: they are small and sensitive.
 const NOT_QUANTIZED: &[&str] = &[
@@ -100,7 +101,7 @@ impl Layout {
         config: &Config,
         capabilities: Option<&Capabilities>,
     ) -> Result<u64> {
-        let table = checkpoint.tensor(row_cache::TABLE).filter(|_| config.n_embd_per_layer > 0);
+        let table = checkpoint.tensor(table_on_disk::TABLE).filter(|_| config.n_embd_per_layer > 0);
         let Some(table) = table else { return Ok(0) };
         let (_, columns) = matrix_of(table)?;
         let format = self.format(table, config)?;
@@ -137,11 +138,11 @@ impl Layout {
             format_of(tensor)?;
         }
         if let Some(rows) = config.per_layer_cache_rows {
-            let stored = row_cache::stored(checkpoint)?;
+            let stored = table_on_disk::stored(checkpoint)?;
             let bytes = 4 * (rows * stored.columns) as u64;
-            count(row_cache::TABLE, bytes, bytes);
+            count(table_on_disk::TABLE, bytes, bytes);
             let places = 4 * stored.vocabulary as u64;
-            count(row_cache::TABLE, places, places);
+            count(table_on_disk::TABLE, places, places);
         }
         let mut joined = HashSet::new();
         for group in self.of(config).joinable(&tensors, config, capabilities)? {
@@ -330,49 +331,4 @@ fn rows_of_parts(
         part = (part / 2).next_multiple_of(unit);
     }
     (0..rows).step_by(part.max(1)).map(|first| part.min(rows - first)).collect()
-}
-
-/// The format of a tensor in its file.
-pub(super) fn format_of(tensor: &TensorInfo) -> Result<&'static Format> {
-    if let TensorValues::Packed(packed) = &tensor.values {
-        return Ok(packed.format);
-    }
-    Format::by_gguf_type(tensor.ty.id()).ok_or_else(|| {
-        err!(
-            UnsupportedTensorType,
-            "the tensor {:?} is of type {}; supported are {}: use a file of one of these",
-            tensor.name,
-            tensor.ty.name(),
-            quant::supported()
-        )
-    })
-}
-
-/// The rows and columns of a matrix, or of a stack of matrices.
-pub(super) fn matrix_of(tensor: &TensorInfo) -> Result<(usize, usize)> {
-    let [columns, rows @ ..] = &tensor.dims[..] else {
-        bail!(ShapeMismatch, "the tensor {:?} has no dimensions", tensor.name)
-    };
-    let rows: u64 = rows.iter().product(); // no more than the elements, whose number does not overflow
-    match (usize::try_from(rows), usize::try_from(*columns)) {
-        (Ok(rows), Ok(columns)) => Ok((rows, columns)),
-        _ => {
-            bail!(ShapeMismatch, "the tensor {:?} has the dimensions {:?}, more than is read", tensor.name, tensor.dims)
-        }
-    }
-}
-
-/// Whether a tensor is kept as f32: those of one dimension, the norms for each head, short convolutions, the decays of states, and what mixes
-/// residual streams.
-pub(super) fn is_vector(tensor: &TensorInfo) -> bool {
-    const PARTS: [&str; 7] = [
-        ".attn_q_norm.",
-        ".attn_k_norm.",
-        ".ssm_conv1d.",
-        ".shortconv.conv.",
-        "attn_rel_b.",
-        ".altup_predict_coef.",
-        ".altup_correct_coef.",
-    ];
-    tensor.dims.len() == 1 || tensor.name.ends_with(".ssm_a") || PARTS.iter().any(|part| tensor.name.contains(part))
 }

@@ -9,8 +9,10 @@ use std::rc::Rc;
 use super::checkpoint::{Checkpoint, TensorInfo, TensorValues};
 use super::config::Config;
 use super::matrix::Matrix;
-use super::row_cache::{self, RowCache};
-use super::weight_layout::{Group, Layout, format_of, is_vector, matrix_of};
+use super::row_cache::RowCache;
+use super::table_on_disk;
+use super::tensor_form::{format_of, is_vector, matrix_of};
+use super::weight_layout::{Group, Layout};
 use super::weight_loader::{Loaded, Loader, Piece, Place, Places};
 pub use super::weight_stream::Progress;
 use super::weight_stream::WeightStream;
@@ -71,7 +73,7 @@ impl<'a> Unloaded<'a> {
                 bail!(InvalidFile, "the vector {:?} has {} elements", tensor.name, tensor.elements());
             }
         }
-        let on_disk = checkpoint.tensor(row_cache::TABLE).filter(|_| config.per_layer_cache_rows.is_some());
+        let on_disk = checkpoint.tensor(table_on_disk::TABLE).filter(|_| config.per_layer_cache_rows.is_some());
         let all: Vec<&TensorInfo> = wanted.iter().copied().chain(on_disk).collect();
         let mut weights = Weights {
             matrices: HashMap::new(),
@@ -88,7 +90,7 @@ impl<'a> Unloaded<'a> {
         let mut places = weights.join(context, groups)?;
         weights.place(context, &wanted, config, layout, &mut places)?;
         if let Some(rows) = config.per_layer_cache_rows {
-            let stored = row_cache::stored(checkpoint)?;
+            let stored = table_on_disk::stored(checkpoint)?;
             let cache = RowCache::new(context, stored, rows)?;
             weights.bytes += cache.bytes();
             let table = layout.per_layer_bytes(checkpoint, config, Some(context.device().capabilities()))?;

@@ -299,6 +299,9 @@ async fn load(source: JsValue, options: JsValue, on_progress: Option<Function>) 
     let grammars = js_sys::Reflect::get(&options, &"grammars".into()).ok().filter(|grammars| !grammars.is_undefined());
     let files = remote_files(&options)?;
     let (options, signal) = load_options(options)?;
+    if draft.is_some() {
+        options.per_layer_embeddings.check_draft()?;
+    }
     let (folder, file) = source::open(&source, files.clone(), signal.clone()).await?;
     let draft = match draft {
         Some(draft) => Some(source::open(&draft, files, signal.clone()).await?),

@@ -136,6 +136,17 @@ for (const name of ['rillm_team', 'rillm_team_relaxed']) {
   });
 }
 
+test('what the README and the guide say of the download is what was measured last', () => {
+  const page = (path) => readFileSync(join(root, path), 'utf8');
+  const rows = page('docs/size.md').split('\n');
+  const size = (row) => Number(rows.find((line) => line.startsWith(`| ${row} |`)).split('|')[3].replaceAll(',', ''));
+  const chat = `${(size('**to load a model and chat**') / 1e6).toFixed(2)} MB`;
+  const grammar = `${(size('grammar engine, wasm') / 1e6).toFixed(2)} MB`;
+  assert.ok(page('README.md').includes(`| download without the model (brotli) | **${chat}** |`), chat);
+  assert.ok(page('docs/guide/bundlers.md').includes(`downloads about ${chat} (brotli) to chat and ${grammar} more`), `${chat}, ${grammar}`);
+  assert.ok(page('docs/benchmarks.md').includes(`rillm ${chat} to chat, and ${grammar} more`), `${chat}, ${grammar}`);
+});
+
 test('no dynamic import, which service workers forbid', async () => {
   const unpacked = await unpackPackage(tarball);
   for (const name of names.filter((name) => name.endsWith('.js'))) {

@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 use self::info::{AutotuneInfo, DraftInfo, ModelInfo, Phase, Progress, Warning};
 use self::model_text::ModelText;
-use self::options::{LoadOptions, PerLayerEmbeddings};
+use self::options::LoadOptions;
 use self::plan::{Known, Plan};
 use self::unread::unread_bytes;
 use crate::decode::{Decoder, DraftModel};
@@ -342,13 +342,7 @@ impl Engine {
                 inner.info.architecture
             );
         }
-        if inner.info.per_layer_embeddings == PerLayerEmbeddings::Disk {
-            bail!(
-                InvalidRequest,
-                "perLayerEmbeddings is \"disk\", so that a pass takes in no token that was not read back, as those of a draft model are; leave draft out, or \
-                 load with \"device\""
-            );
-        }
+        inner.info.per_layer_embeddings.check_draft()?;
         progress(Progress { phase: Phase::Header, loaded: 0, total: 0 })?;
         let checkpoint = Checkpoint::open(folder, file).await.map_err(|error| about(&folder.name(), error))?;
         let total = checkpoint.file_bytes();

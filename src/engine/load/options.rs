@@ -49,6 +49,20 @@ pub enum PerLayerEmbeddings {
     Disk,
 }
 
+impl PerLayerEmbeddings {
+    /// Refuses a draft model beside a table on disk.
+    pub fn check_draft(self) -> Result<()> {
+        if self == Self::Disk {
+            bail!(
+                InvalidRequest,
+                "perLayerEmbeddings is \"disk\", so that a pass takes in no token that was not read back, as those of a draft model are; leave draft out, or \
+                 load with \"device\""
+            );
+        }
+        Ok(())
+    }
+}
+
 /// Why a model runs on the device that it runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
