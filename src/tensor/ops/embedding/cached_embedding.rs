@@ -71,9 +71,12 @@ impl Reference for CachedEmbedding {
 pub fn cases() -> Vec<Case> {
     let mut rng = Rng(57);
     let mut cases = Vec::new();
-    for (tokens, vocabulary, rows, columns) in [(1, 1, 1, 1), (1, 251, 16, 256), (13, 97, 5, 37), (300, 2000, 128, 768)] {
-        let ids: Vec<u32> = (0..tokens).map(|_| rng.below(vocabulary) as u32).chain([0, vocabulary as u32, u32::MAX]).collect();
-        let places: Vec<u32> = (0..vocabulary).map(|at| if at % 7 == 3 { u32::MAX } else { rng.below(rows) as u32 }).collect();
+    for (tokens, vocabulary, rows, columns) in [(1, 1, 1, 1), (1, 251, 16, 256), (13, 97, 5, 37), (300, 2000, 128, 768)]
+    {
+        let ids: Vec<u32> =
+            (0..tokens).map(|_| rng.below(vocabulary) as u32).chain([0, vocabulary as u32, u32::MAX]).collect();
+        let places: Vec<u32> =
+            (0..vocabulary).map(|at| if at % 7 == 3 { u32::MAX } else { rng.below(rows) as u32 }).collect();
         let inputs = vec![
             HostTensor::u32(&[ids.len()], &ids),
             HostTensor::u32(&[vocabulary], &places),
