@@ -188,17 +188,20 @@ test('clocks that are coarse or stand still, little memory, and an abort while t
     const { Engine } = rillm;
     const sources = ['/models/demo/rillm-demo-q8_0.gguf', '/golden/tied-q8_0.gguf'];
     const recommend = (options) => Engine.recommend(sources, { device: 'cpu', contextLength: 64, ...options });
-    const found = { fine: await recommend() };
+    const found = { fine: [], coarse: [] };
     const now = performance.now.bind(performance);
     const lasting = async (work) => {
       const begin = now();
       const result = await work();
       return { result, ms: now() - begin };
     };
-    performance.now = () => Math.floor(now() / 100) * 100;
-    // A tick may pass while other programs have the core.
-    const coarse = [await recommend(), await recommend(), await recommend()];
-    found.coarse = coarse.sort(([a], [b]) => b.tokens_per_s - a.tokens_per_s)[0];
+    // In turns, and several times: a tick may pass while other programs have the core, and they may have it for a while.
+    for (let round = 0; round < 3; round++) {
+      performance.now = now;
+      found.fine.push(await recommend());
+      performance.now = () => Math.floor(now() / 100) * 100;
+      found.coarse.push(await recommend());
+    }
     performance.now = () => 5;
     found.still = await recommend();
     performance.now = now;
@@ -210,10 +213,11 @@ test('clocks that are coarse or stand still, little memory, and an abort while t
     found.aborted = await lasting(async () => (await failure(recommend({ signal: AbortSignal.timeout(30) }))).code);
     return found;
   });
-  const [fine] = found.fine;
-  for (const { tokens_per_s } of found.coarse) assert.ok(tokens_per_s > 0);
-  const ratio = found.coarse[0].tokens_per_s / fine.tokens_per_s;
-  assert.ok(ratio > 1 / 3 && ratio < 3, `a coarse clock gives ${ratio} of the speed`);
+  const speeds = (all) => all.map(([first]) => first.tokens_per_s);
+  const [fine, coarse] = [speeds(found.fine), speeds(found.coarse)];
+  for (const { tokens_per_s } of found.coarse.flat()) assert.ok(tokens_per_s > 0);
+  const isNear = Math.max(...coarse) > Math.min(...fine) / 3 && Math.min(...coarse) < 3 * Math.max(...fine);
+  assert.ok(isNear, `a coarse clock gives ${coarse} tokens/s, a fine one ${fine}`);
   assert.deepEqual(
     found.still.map(({ source, fits, tokens_per_s }) => [source, fits, tokens_per_s]),
     [

@@ -139,7 +139,13 @@ for (const name of ['rillm_team', 'rillm_team_relaxed']) {
 test('what the README and the guide say of the download is what was measured last', () => {
   const page = (path) => readFileSync(join(root, path), 'utf8');
   const rows = page('docs/size.md').split('\n');
-  const size = (row) => Number(rows.find((line) => line.startsWith(`| ${row} |`)).split('|')[3].replaceAll(',', ''));
+  const size = (row) =>
+    Number(
+      rows
+        .find((line) => line.startsWith(`| ${row} |`))
+        .split('|')[3]
+        .replaceAll(',', ''),
+    );
   const chat = `${(size('**to load a model and chat**') / 1e6).toFixed(2)} MB`;
   const grammar = `${(size('grammar engine, wasm') / 1e6).toFixed(2)} MB`;
   assert.ok(page('README.md').includes(`| download without the model (brotli) | **${chat}** |`), chat);
