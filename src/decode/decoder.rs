@@ -27,7 +27,7 @@ use crate::error::{Code, Result};
 use crate::model::adapters::{Adapter, AdapterFile};
 use crate::model::source::ByteSource;
 use crate::model::state::RecurrentStates;
-use crate::model::{LayerStates, RowLease, Transformer};
+use crate::model::{LayerStates, Transformer};
 use crate::tensor::{Context, Tensor};
 
 /// A load makes sure that there is room for a pass over this number of tokens. Longer passes become shorter where they must.
@@ -121,7 +121,7 @@ impl Decoder {
         adapters: &AdapterSet,
     ) -> Result<(Tensor, Vec<Tensor>)> {
         let context = &self.context;
-        let _rows = self.rows(ids).await?;
+        let _rows = self.transformer.hold_rows(ids).await?;
         let pass = async |relief| {
             let mut slot = self.slots.emptied(&self.prompt_cache, relief).await?;
             slot.use_adapters(&self.transformer, adapters)?;
@@ -138,21 +138,13 @@ impl Decoder {
 
     /// The same pass up to the input of the head, [n_tokens, n_embd].
     pub async fn states(&self, ids: &[u32], adapters: &AdapterSet) -> Result<Tensor> {
-        let _rows = self.rows(ids).await?;
+        let _rows = self.transformer.hold_rows(ids).await?;
         let pass = async |relief| {
             let mut slot = self.slots.emptied(&self.prompt_cache, relief).await?;
             slot.use_adapters(&self.transformer, adapters)?;
             self.context.device().attempt("a forward pass", || slot.states(&self.transformer, ids)).await
         };
         self.with_room_at_last(pass).await
-    }
-
-    /// What a pass over these tokens reads of embeddings that stay in files.
-    async fn rows(&self, tokens: &[u32]) -> Result<Option<RowLease>> {
-        match self.transformer.row_cache() {
-            Some(cache) => cache.hold_pass(tokens).await.map(Some),
-            None => Ok(None),
-        }
     }
 
     /// The states of `tokens`, to be saved; at least one. What no slot and no cache holds of them is computed, unless these are so few at the

@@ -14,7 +14,7 @@ use super::sequence::SequenceParams;
 use super::slot::{PrefillResult, Slot, common_prefix};
 use super::slots::{SlotLease, Slots, keep};
 use crate::error::Result;
-use crate::model::{RowLease, Transformer};
+use crate::model::Transformer;
 
 /// A prompt that is in the caches, and the logits after it.
 pub struct Prefilled {
@@ -112,7 +112,7 @@ impl Prefill<'_> {
                 part -= 1;
             }
             if part == rest {
-                let _rows = self.rows(&tokens[done..]).await?;
+                let _rows = self.transformer.hold_rows(&tokens[done..]).await?;
                 let slot = &mut *lease;
                 let last = || slot.pass(self.transformer, &tokens[done..], prompt.forced);
                 let logits = if device.is_paced() {
@@ -144,7 +144,7 @@ impl Prefill<'_> {
     async fn pass(&self, slot: &mut Slot, part: &[u32], canceller: &Canceller) -> Result<bool> {
         let device = self.transformer.context().device();
         let before = slot.tokens().len();
-        let _rows = self.rows(part).await?;
+        let _rows = self.transformer.hold_rows(part).await?;
         if device.is_paced() {
             let is_sent =
                 self.in_pieces(part.len(), canceller, || slot.prefill(self.transformer, part)).await?.is_some();
@@ -252,14 +252,6 @@ impl Prefill<'_> {
         pace.set_in_pieces(self.transformer.context().device().is_paced());
         let most = self.transformer.row_cache().map_or(usize::MAX, |cache| cache.most_tokens());
         pace.part_of(rest, (self.is_decoding)()).min(self.relief.most_tokens).min(most)
-    }
-
-    /// Holds what a pass over these tokens reads of embeddings that stay in files, until the pass is recorded.
-    async fn rows(&self, tokens: &[u32]) -> Result<Option<RowLease>> {
-        match self.transformer.row_cache() {
-            Some(cache) => cache.hold_pass(tokens).await.map(Some),
-            None => Ok(None),
-        }
     }
 
     /// Submits a pass, whose activations may find no room.

@@ -342,7 +342,7 @@ impl Config {
         self.dense.last().map_or(self.n_embd, |[_, outputs]| *outputs)
     }
 
-    /// The same with the table of per-layer embeddings left in the files, and a cache of so many of its rows on the device, or of as many as are usual.
+    /// The same, but the table of per-layer embeddings stays in the files, and the device holds `rows` of its rows. `None` stands for the usual number.
     pub fn with_row_cache(self, checkpoint: &Checkpoint<'_>, rows: Option<usize>) -> Result<Self> {
         if self.n_embd_per_layer == 0 {
             bail!(InvalidRequest, "perLayerEmbeddings: the model ({}) has none; leave the option out", self.arch.name);

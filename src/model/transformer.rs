@@ -20,7 +20,7 @@ use super::norm::Norm;
 use super::per_layer::PerLayerEmbeddings;
 use super::prefill::{Precision, Prefill};
 use super::rope::{RopeTable, RopeTensor};
-use super::row_cache::RowCache;
+use super::row_cache::{RowCache, RowLease};
 use super::state::{
     KvCache, KvFormat, LatentCache, LayerStates, MtpStates, RecurrentLayer, RecurrentStates, SourceStates, StateSize,
 };
@@ -170,6 +170,14 @@ impl Transformer {
     /// What holds rows of the per-layer embeddings where their table stays in the files. A pass's tokens must be held in it before the pass is recorded.
     pub fn row_cache(&self) -> Option<&Rc<RowCache>> {
         self.per_layer.as_ref().and_then(PerLayerEmbeddings::row_cache)
+    }
+
+    /// Holds what a pass over these tokens reads of embeddings that stay in files, until the pass is recorded.
+    pub async fn hold_rows(&self, tokens: &[u32]) -> Result<Option<RowLease>> {
+        match self.row_cache() {
+            Some(cache) => cache.hold_pass(tokens).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     pub(super) fn mtp(&self) -> Option<&MtpHead> {

@@ -42,20 +42,20 @@ impl Proposer for WithRows {
         if sequence.in_flight > 0 {
             return Ok(Proposal::Wait);
         }
-        let proposal = self.inner.propose(sequence, pace)?;
         let (last, needs_pass) = (sequence.last, sequence.logits.is_none());
-        if let Proposal::Later(proposal) = proposal {
-            let (cache, held) = (self.cache.clone(), self.held.clone());
-            let held_later =
-                async move { hold(&cache, &held, one_step(proposal.await?, needs_pass), last, needs_pass).await };
-            return Ok(Proposal::Later(held_later.boxed_local()));
-        }
-        let proposal = one_step(proposal, needs_pass);
-        if taken_in(&proposal, last, needs_pass)?.is_empty() {
+        let proposal = one_step(self.inner.propose(sequence, pace)?, needs_pass);
+        if !matches!(proposal, Proposal::Later(_)) && taken_in(&proposal, last, needs_pass)?.is_empty() {
             return Ok(proposal);
         }
         let (cache, held) = (self.cache.clone(), self.held.clone());
-        Ok(Proposal::Later(async move { hold(&cache, &held, proposal, last, needs_pass).await }.boxed_local()))
+        let with_rows = async move {
+            let proposal = match proposal {
+                Proposal::Later(proposal) => one_step(proposal.await?, needs_pass),
+                proposal => proposal,
+            };
+            hold(&cache, &held, proposal, last, needs_pass).await
+        };
+        Ok(Proposal::Later(with_rows.boxed_local()))
     }
 
     fn meanwhile(&mut self) -> Result<()> {
