@@ -23,7 +23,10 @@ pub use activations::{Activation, activate, gate, softcap};
 pub use attention::{Added, Attention, Cache, Part, Received, Seen, Sent, normalize};
 pub use format::{Format, GroupQuants, Groups, Mismatch, OtherFormat, Weights};
 pub use half_floats::to_f16;
-pub use int8::{Bytes, GROUP, Halves, Packed, Pairs, Quantized, Rounded, mat_mul_int8, mat_mul_packed, pack, round};
+pub use int8::{
+    Bytes, Dots, GROUP, Halves, Int8, Packed, Pairs, Quantized, Rounded, Unknown, Unsigned, mat_mul_int8,
+    mat_mul_packed, pack, round,
+};
 pub use norms::{add, layer_norm, rms_norm};
 pub use products::{dequantize, mat_mul, mat_vec};
 pub use recurrent::{add_scaled, delta_step, scan_step};

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use crate::job::{Job, WORDS};
 use crate::threads::Threads;
 
-/// How often a thread looks before it sleeps: some tens of microseconds, since one product follows the other.
-const LOOKS: u32 = 20_000;
+/// How often a thread looks before it sleeps: about a millisecond, which is longer than what the leader does alone between two products. Who
+/// sleeps wakes late.
+const LOOKS: u32 = 500_000;
 /// A helper that sleeps looks this often whether it should end.
 const NAP_MS: u32 = 1000;
 /// The leader waits this long at once for a part that a helper has, and this often before it gives up. A clock that jumps, and a page that was

@@ -10,13 +10,22 @@ use crate::rounding::Rounding;
 const LEAST: usize = 1 << 16;
 /// Parts that a thread takes, about: as they end at different times, the last ones are short.
 const PARTS_A_THREAD: usize = 4;
+/// The same where there is much to do, as in a prompt: threads that share a core with others are slower than the rest, which would wait for them.
+const PARTS_OF_MUCH: usize = 16;
+/// Multiplications of one of those at least: some tenths of a millisecond.
+const MUCH: usize = 1 << 22;
 
 /// Words of a job on the board besides its kind.
 pub(crate) const WORDS: usize = 11;
 
 /// How many parts that many multiplications are worth.
 pub(crate) fn parts_for(work: usize, threads: usize) -> usize {
-    if threads <= 1 { 1 } else { (threads * PARTS_A_THREAD).min(work / LEAST).max(1) }
+    if threads <= 1 {
+        return 1;
+    }
+    let [parts, of_much] =
+        [(PARTS_A_THREAD, LEAST), (PARTS_OF_MUCH, MUCH)].map(|(parts, least)| (threads * parts).min(work / least));
+    parts.max(of_much).max(1)
 }
 
 /// One of them.

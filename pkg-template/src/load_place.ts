@@ -58,7 +58,7 @@ export class LoadPlace {
       warnings.push({ code: 'moved_to_cpu', message });
     }
     if (this.#hasLostThreads && device === 'cpu') {
-      warnings.push({ code: 'fewer_threads', message: 'one thread multiplies, since a thread of the CPU was lost' });
+      warnings.push({ code: 'fewer_threads', message: 'one thread computes, since a thread of the CPU was lost' });
     }
     return warnings;
   }

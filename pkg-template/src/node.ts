@@ -13,7 +13,7 @@ interface Modules {
       rename(from: string, to: string): Promise<void>;
       rm(path: string, options: { force: boolean }): Promise<void>;
       mkdir(path: string, options: { recursive: boolean }): Promise<unknown>;
-      stat(path: string): Promise<{ isDirectory(): boolean }>;
+      stat(path: string): Promise<{ isDirectory(): boolean; isFile(): boolean }>;
       readdir(path: string): Promise<string[]>;
     };
   };
@@ -67,22 +67,40 @@ export async function fileBytes(url: string): Promise<Uint8Array<ArrayBuffer>> {
   return modules('node:fs').promises.readFile(new URL(url));
 }
 
-/** The file of a path or a `file:` address, or those of a folder. */
+/** The file of a path or a `file:` address, or those of a folder and of the folders in it, by their paths from there. */
 export async function filesAt(address: string): Promise<{ name: string; data: Blob }[]> {
   const { openAsBlob, promises } = modules('node:fs');
   const { basename, join } = modules('node:path');
-  const path = address.startsWith('file:') ? modules('node:url').fileURLToPath(address) : address;
+  const path = pathOf(address);
   try {
     if (!(await promises.stat(path)).isDirectory()) return [{ name: basename(path), data: await openAsBlob(path) }];
     const files = [];
-    for (const name of (await promises.readdir(path)).sort()) {
-      const file = join(path, name);
-      if (!(await promises.stat(file)).isDirectory()) files.push({ name, data: await openAsBlob(file) });
+    // The modules of a sentence encoder lie one folder deeper (`1_Pooling/config.json`); GGUF files there are other models.
+    const folders = [''];
+    for (const folder of folders) {
+      for (const entry of (await promises.readdir(join(path, folder))).sort()) {
+        const name = folder === '' ? entry : `${folder}/${entry}`;
+        const file = join(path, name);
+        // A link that leads nowhere is no file of the model.
+        const found = await promises.stat(file).catch(() => undefined);
+        if (folder === '' && found?.isDirectory() && !entry.startsWith('.')) folders.push(entry);
+        if (found?.isFile() && (folder === '' || !entry.endsWith('.gguf'))) files.push({ name, data: await openAsBlob(file) });
+      }
     }
     return files;
   } catch (thrown) {
     const code = (thrown as { code?: unknown }).code === 'ENOENT' ? 'not_found' : 'read';
     throw new EngineError(code, `the file ${path} can't be read: ${textOf(thrown)}`, { cause: thrown });
+  }
+}
+
+function pathOf(address: string): string {
+  if (address === '') throw new EngineError('invalid_request', 'the path of a model is empty');
+  if (!address.startsWith('file:')) return address;
+  try {
+    return modules('node:url').fileURLToPath(address);
+  } catch (thrown) {
+    throw new EngineError('invalid_request', `${address} is no address of a file here: ${textOf(thrown)}`, { cause: thrown });
   }
 }
 
@@ -92,12 +110,12 @@ export function folderStore(): ModelStore {
   const { join } = modules('node:path');
   const cache = own?.env['XDG_CACHE_HOME'] || join(modules('node:os').homedir(), '.cache');
   const folder = own?.env['RILLM_CACHE'] || join(cache, 'rillm');
-  const pathOf = (key: string) => join(folder, encodeURIComponent(key).replaceAll('*', '%2A'));
+  const placeOf = (key: string) => join(folder, encodeURIComponent(key).replaceAll('*', '%2A'));
   let writes = 0;
   return {
     async get(key) {
       try {
-        return await promises.readFile(pathOf(key));
+        return await promises.readFile(placeOf(key));
       } catch (thrown) {
         if ((thrown as { code?: unknown }).code === 'ENOENT') return undefined;
         throw thrown;
@@ -106,12 +124,12 @@ export function folderStore(): ModelStore {
     async put(key, bytes) {
       await promises.mkdir(folder, { recursive: true });
       // Whole or not at all, whatever becomes of the process.
-      const unfinished = `${pathOf(key)}.${own?.pid}.${writes++}`;
+      const unfinished = `${placeOf(key)}.${own?.pid}.${writes++}`;
       await promises.writeFile(unfinished, bytes);
-      await promises.rename(unfinished, pathOf(key));
+      await promises.rename(unfinished, placeOf(key));
     },
     async delete(key) {
-      await promises.rm(pathOf(key), { force: true });
+      await promises.rm(placeOf(key), { force: true });
     },
   };
 }

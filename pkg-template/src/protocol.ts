@@ -68,7 +68,7 @@ export interface LoadServices {
   isOfOnePage: boolean;
   /** Starts a worker that computes digests, if there can be one; what speaks to it. */
   startDigester(of: Digested): MessagePort | undefined | Promise<MessagePort | undefined>;
-  /** Starts threads that multiply on the CPU, and which end with their team; how many could be started. */
+  /** Starts threads that compute on the CPU, and which end with their team; how many could be started. */
   startHelpers(helpers: HelperData[]): number | Promise<number>;
   /** Ends those that are left, whatever they do. */
   stopHelpers(): void;

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -94,6 +94,30 @@ test("a server's file is kept in a folder, and loads without the server; a path 
     ({ code, message }) => code === 'not_found' && message.includes('no-such.gguf'),
   );
   await assert.rejects(rillm.Engine.load(MODEL, { device: 'gpu' }), { code: 'webgpu_unavailable' });
+});
+
+test('paths: odd characters, a folder with a link that leads nowhere and another model in a folder, and what is no path', async () => {
+  const folder = join(cache, 'my models');
+  mkdirSync(join(folder, 'other'), { recursive: true });
+  for (const name of ['a b#c%20é.gguf', 'other/b.gguf']) copyFileSync(MODEL, join(folder, name));
+  symlinkSync(join(folder, 'gone'), join(folder, 'link.gguf'));
+  for (const source of [folder, pathToFileURL(join(folder, 'a b#c%20é.gguf')).href]) {
+    assert.equal((await answer(source, { precision: 'exact' })).text, wanted);
+  }
+  for (const source of ['', 'file://elsewhere/model.gguf']) await assert.rejects(rillm.Engine.load(source), { code: 'invalid_request' });
+  rmSync(folder, { recursive: true });
+});
+
+test('a folder with folders in it: a sentence encoder pools as the file of its own folder says', async () => {
+  const folder = join(root, 'tests/golden/encoders/bert');
+  const { texts, vectors } = JSON.parse(readFileSync(join(folder, 'golden.json')));
+  const engine = await rillm.Engine.load(folder, { precision: 'exact' });
+  const { data } = await engine.embeddings.create({ input: texts.slice(0, 3) });
+  await engine.dispose();
+  for (const [at, { embedding }] of data.entries()) {
+    const difference = Math.max(...embedding.map((value, index) => Math.abs(value - vectors[at][index])));
+    assert.ok(difference < 1e-4, `text ${at}: ${difference}`);
+  }
 });
 
 test("OpenAI's requests by engine.fetch, an abort, and two at once", async () => {

@@ -1,6 +1,8 @@
 //! Dot products of four columns, in vectors that have a row in each lane. With relaxed SIMD bytes are multiplied; without it they become numbers
 //! of 16 bits first. All ways give the same sums.
 
+use std::marker::PhantomData;
+
 use bytemuck::cast;
 
 use crate::blocks::PIECE;
@@ -18,14 +20,17 @@ pub trait Dots {
     /// Sums of few products.
     type Few: Copy;
 
-    /// No products.
-    fn none() -> Self::Few;
+    /// What is added to int8 weights, so that `signed` has no sign to deal with.
+    const ADDED: i32 = 0;
+
+    /// Where sums of few products begin, which are added to `sums`.
+    fn begin(sums: I32x4) -> Self::Few;
 
     /// Adds the products of `unsigned` weights with a quad: at most 8 quads of weights below 16, 4 below 32 or 2 below 64.
     fn add_few(few: Self::Few, weights: Self::Weights, quads: &Self::Quads, quad: usize) -> Self::Few;
 
-    /// Adds what `add_few` summed up.
-    fn add_sums(sums: I32x4, few: Self::Few) -> I32x4;
+    /// The sums, which began with `sums`.
+    fn end(sums: I32x4, few: Self::Few) -> I32x4;
 
     /// Of int8, which are not −128.
     fn quads(quants: [U8x16; 2]) -> Self::Quads;
@@ -54,13 +59,13 @@ impl Dots for Halves {
     type Few = I32x4;
 
     #[inline(always)]
-    fn none() -> Self::Few {
-        I32x4::splat(0)
+    fn begin(sums: I32x4) -> Self::Few {
+        sums
     }
 
     #[inline(always)]
-    fn add_sums(sums: I32x4, few: Self::Few) -> I32x4 {
-        sums.add(few)
+    fn end(_: I32x4, few: Self::Few) -> I32x4 {
+        few
     }
 
     #[inline(always)]
@@ -139,22 +144,77 @@ fn nibbles_of_bytes(bytes: U8x16) -> [U8x16; 2] {
     [bytes.and(low), bytes.shr_in_halves::<4>().and(low)]
 }
 
-/// Bytes by one instruction, which sums four products: processors with such an instruction (ARM's `sdot`, x86's `vpdpbusd`).
-pub struct Bytes;
+/// What the instruction that sums four products takes bytes above 127 for in its second operand: the specification of relaxed SIMD leaves that to
+/// the processor. It matters to weights that are int8.
+pub trait SecondOperand {
+    /// What is added to int8 weights.
+    const ADDED: i32 = 0;
 
-impl Dots for Bytes {
+    /// int8 weights as they are multiplied.
+    fn weights(bytes: U8x16) -> U8x16 {
+        bytes
+    }
+
+    /// Adds the products of a quad with these weights.
+    fn add(sums: I32x4, weights: U8x16, quads: &ByteQuads, quad: usize) -> I32x4;
+}
+
+/// Unknown: weights take the signs of the activations.
+pub struct Unknown;
+
+impl SecondOperand for Unknown {
+    #[inline(always)]
+    fn add(sums: I32x4, weights: U8x16, quads: &ByteQuads, quad: usize) -> I32x4 {
+        let [weights, magnitudes] = quads.signed(weights, quad);
+        sums.add_dot_bytes(weights, magnitudes)
+    }
+}
+
+/// Numbers from 0 to 255 (x86's `vpdpbusd`).
+pub struct Unsigned;
+
+impl SecondOperand for Unsigned {
+    const ADDED: i32 = 128;
+
+    #[inline(always)]
+    fn weights(bytes: U8x16) -> U8x16 {
+        bytes.xor(U8x16::splat(128))
+    }
+
+    #[inline(always)]
+    fn add(sums: I32x4, weights: U8x16, quads: &ByteQuads, quad: usize) -> I32x4 {
+        sums.add_dot_bytes(quads.quants(quad), weights)
+    }
+}
+
+/// int8 (ARM's `sdot`).
+pub struct Int8;
+
+impl SecondOperand for Int8 {
+    #[inline(always)]
+    fn add(sums: I32x4, weights: U8x16, quads: &ByteQuads, quad: usize) -> I32x4 {
+        sums.add_dot_int8(quads.quants(quad), weights)
+    }
+}
+
+/// Bytes by one instruction, which sums four products: processors with such an instruction (ARM's `sdot`, x86's `vpdpbusd`).
+pub struct Bytes<S = Unknown>(PhantomData<S>);
+
+impl<S: SecondOperand> Dots for Bytes<S> {
     type Quads = ByteQuads;
     type Weights = U8x16;
     type Few = I32x4;
 
+    const ADDED: i32 = S::ADDED;
+
     #[inline(always)]
-    fn none() -> Self::Few {
-        I32x4::splat(0)
+    fn begin(sums: I32x4) -> Self::Few {
+        sums
     }
 
     #[inline(always)]
-    fn add_sums(sums: I32x4, few: Self::Few) -> I32x4 {
-        sums.add(few)
+    fn end(_: I32x4, few: Self::Few) -> I32x4 {
+        few
     }
 
     #[inline(always)]
@@ -174,7 +234,7 @@ impl Dots for Bytes {
 
     #[inline(always)]
     fn signed(bytes: U8x16) -> Self::Weights {
-        bytes
+        S::weights(bytes)
     }
 
     #[inline(always)]
@@ -184,8 +244,7 @@ impl Dots for Bytes {
 
     #[inline(always)]
     fn add_signed(sums: I32x4, weights: Self::Weights, quads: &Self::Quads, quad: usize) -> I32x4 {
-        let [weights, magnitudes] = quads.signed(weights, quad);
-        sums.add_dot_bytes(weights, magnitudes)
+        S::add(sums, weights, quads, quad)
     }
 }
 
@@ -200,12 +259,12 @@ impl Dots for Pairs {
     type Few = I16x8;
 
     #[inline(always)]
-    fn none() -> Self::Few {
+    fn begin(_: I32x4) -> Self::Few {
         I16x8::splat(0)
     }
 
     #[inline(always)]
-    fn add_sums(sums: I32x4, few: Self::Few) -> I32x4 {
+    fn end(sums: I32x4, few: Self::Few) -> I32x4 {
         sums.add(few.sums_of_neighbours())
     }
 
@@ -241,10 +300,30 @@ impl Dots for Pairs {
     }
 }
 
-/// Whether the instruction of `Bytes` is made of that of `Pairs` here. What it gives for numbers above 127 tells: x86 takes them as they are, and
-/// its sums of two end at 2¹⁵ − 1.
+/// What the instruction of `Bytes` is here.
 #[cfg(target_feature = "relaxed-simd")]
-pub(super) fn has_pairs() -> bool {
-    let [signed, unsigned] = std::hint::black_box([127, 255]).map(U8x16::splat);
-    I32x4::splat(0).add_dot_bytes(signed, unsigned).lanes()[0] == 2 * i32::from(i16::MAX)
+pub(super) enum Instruction {
+    /// Made of that of `Pairs`.
+    OfPairs,
+    /// Its second operand is unsigned.
+    Unsigned,
+    /// Its second operand is int8.
+    Int8,
+    /// Something else.
+    Unknown,
+}
+
+/// What the instruction gives for numbers above 127 tells: where it is made of sums of two, these end at 2¹⁵ − 1.
+#[cfg(target_feature = "relaxed-simd")]
+pub(super) fn instruction() -> Instruction {
+    const OF_PAIRS: i32 = 2 * i16::MAX as i32;
+    const UNSIGNED: i32 = 4 * 127 * 255;
+    const INT8: i32 = -4 * 127;
+    let [signed, above] = std::hint::black_box([127, 255]).map(U8x16::splat);
+    match I32x4::splat(0).add_dot_bytes(signed, above).lanes()[0] {
+        OF_PAIRS => Instruction::OfPairs,
+        UNSIGNED => Instruction::Unsigned,
+        INT8 => Instruction::Int8,
+        _ => Instruction::Unknown,
+    }
 }

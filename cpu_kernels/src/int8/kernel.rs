@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use super::activations::{Activation, Native, Quantized};
 use super::dots::Dots;
+#[cfg(target_feature = "relaxed-simd")]
+use super::dots::{Bytes, Instruction, Int8, Pairs, Unsigned, instruction};
 use super::pack::{GROUP, Packed, with_record};
 use super::records::{Nibbles, NibblesOffset, PARTS, Record, Signed, UnsignedHalves, UnsignedOffset};
 use crate::blocks::{Block, PIECE, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0};
@@ -23,22 +25,30 @@ fn check<D: Dots>(weights: &Packed<'_>, x: &Quantized<D>, out: &[f32]) -> Result
 }
 
 fn multiply<D: Dots>(weights: &Packed<'_>, x: &Pieces<D>, out: &mut [f32]) {
-    if weights.columns == 0 {
-        out.fill(0.0);
-    } else if weights.rows > 0 {
-        with_record!(weights.format, groups<D>, (weights, x, out));
-    }
+    with_record!(weights.format, groups<D>, (weights, x, out));
 }
 
 /// The same in the way that is fast here. Not generic, so that it is compiled with this crate and optimised as it is, not as its callers.
 pub fn mat_mul_packed(weights: &Packed<'_>, x: &Quantized, out: &mut [f32]) -> Result<(), Mismatch> {
     check(weights, x, out)?;
+    let x = x.pieces();
     #[cfg(target_feature = "relaxed-simd")]
-    if super::dots::has_pairs() {
-        multiply::<super::dots::Pairs>(weights, x.pieces(), out);
-        return Ok(());
+    match (instruction(), weights.format) {
+        (Instruction::OfPairs, _) => {
+            multiply::<Pairs>(weights, x, out);
+            return Ok(());
+        }
+        (Instruction::Unsigned, Format::Q8_0) => {
+            groups::<Signed, Q8_0, Bytes<Unsigned>>((weights, x, out));
+            return Ok(());
+        }
+        (Instruction::Int8, Format::Q8_0) => {
+            groups::<Signed, Q8_0, Bytes<Int8>>((weights, x, out));
+            return Ok(());
+        }
+        _ => {}
     }
-    multiply::<Native>(weights, x.pieces(), out);
+    multiply::<Native>(weights, x, out);
     Ok(())
 }
 
@@ -48,6 +58,12 @@ type Pieces<D> = [Activation<<D as Dots>::Quads>];
 const TOKENS: usize = 4;
 
 fn groups<R: Record, B: Block, D: Dots>((weights, x, out): (&Packed<'_>, &Pieces<D>, &mut [f32])) {
+    if weights.columns == 0 {
+        return out.fill(0.0);
+    }
+    if weights.rows == 0 {
+        return;
+    }
     let tokens: Vec<&Pieces<D>> = x.chunks_exact(weights.columns / PIECE).collect();
     let of_tile = (TILE_BYTES / weights.group_bytes).max(1);
     for (tile, groups) in weights.bytes.chunks(weights.group_bytes * of_tile).enumerate() {
@@ -96,7 +112,7 @@ fn times<D: Dots, R: Record, const T: usize>(records: &[R], x: [&Pieces<D>; T]) 
         for half in 0..if R::HALVES { 2 } else { 1 } {
             let mut sums = pieces.map(|piece| {
                 let sum = if R::HALVES { piece.sums[half] } else { piece.sums[0] + piece.sums[1] };
-                [I32x4::splat(-R::ZERO * sum); PARTS]
+                [I32x4::splat(-R::zero::<D>() * sum); PARTS]
             });
             record.add::<D, T>(half, quads, &mut sums);
             let scales = record.scales(half).map(|scales| F32x4::from_bytes(&scales));

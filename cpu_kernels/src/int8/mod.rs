@@ -11,6 +11,6 @@ mod pack;
 mod records;
 
 pub use activations::{Quantized, Rounded, round};
-pub use dots::{Bytes, Halves, Pairs};
+pub use dots::{Bytes, Dots, Halves, Int8, Pairs, Unknown, Unsigned};
 pub use kernel::{mat_mul_int8, mat_mul_packed};
 pub use pack::{GROUP, Packed, pack};

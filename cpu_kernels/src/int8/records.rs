@@ -24,6 +24,11 @@ pub(super) trait Record: Pod {
     /// What is subtracted from every quant.
     const ZERO: i32 = 0;
 
+    /// The same of quants as they are multiplied.
+    fn zero<D: Dots>() -> i32 {
+        Self::ZERO
+    }
+
     /// Puts in a row's piece.
     fn set(&mut self, row: usize, piece: &Piece);
 
@@ -121,7 +126,7 @@ fn nibble(quants: &[Quad], row: usize, column: usize) -> u8 {
 
 #[inline(always)]
 fn add_nibbles<D: Dots, const T: usize>(quants: &[Quad; QUADS / 2], x: [&D::Quads; T], sums: &mut [[I32x4; PARTS]; T]) {
-    let mut few = [[D::none(); PARTS]; T];
+    let mut few = begin::<D, T>(sums);
     for (at, quad) in quants.iter().enumerate() {
         let weights = quad.map(|bytes| D::nibbles(U8x16::load(&bytes)));
         for nibble in 0..2 {
@@ -132,7 +137,7 @@ fn add_nibbles<D: Dots, const T: usize>(quants: &[Quad; QUADS / 2], x: [&D::Quad
             }
         }
     }
-    add_sums::<D, T>(few, sums);
+    end::<D, T>(few, sums);
 }
 
 /// Adds the products with quants, which begin at the quad `first`. `AT_ONCE` quads are summed before the sums are widened.
@@ -144,7 +149,7 @@ fn add_unsigned<D: Dots, const T: usize, const AT_ONCE: usize>(
     sums: &mut [[I32x4; PARTS]; T],
 ) {
     for (first, quads) in (first..).step_by(AT_ONCE).zip(quants.chunks(AT_ONCE)) {
-        let mut few = [[D::none(); PARTS]; T];
+        let mut few = begin::<D, T>(sums);
         for (at, quad) in quads.iter().enumerate() {
             let weights = quad.map(|bytes| D::unsigned(U8x16::load(&bytes)));
             for (few, x) in few.iter_mut().zip(x) {
@@ -153,15 +158,20 @@ fn add_unsigned<D: Dots, const T: usize, const AT_ONCE: usize>(
                 }
             }
         }
-        add_sums::<D, T>(few, sums);
+        end::<D, T>(few, sums);
     }
 }
 
 #[inline(always)]
-fn add_sums<D: Dots, const T: usize>(few: [[D::Few; PARTS]; T], sums: &mut [[I32x4; PARTS]; T]) {
+fn begin<D: Dots, const T: usize>(sums: &[[I32x4; PARTS]; T]) -> [[D::Few; PARTS]; T] {
+    sums.map(|sums| sums.map(D::begin))
+}
+
+#[inline(always)]
+fn end<D: Dots, const T: usize>(few: [[D::Few; PARTS]; T], sums: &mut [[I32x4; PARTS]; T]) {
     for (sums, few) in sums.iter_mut().zip(few) {
         for (sums, few) in sums.iter_mut().zip(few) {
-            *sums = D::add_sums(*sums, few);
+            *sums = D::end(*sums, few);
         }
     }
 }
@@ -275,6 +285,10 @@ impl Record for UnsignedHalves {
 }
 
 impl Record for Signed {
+    fn zero<D: Dots>() -> i32 {
+        D::ADDED
+    }
+
     fn set(&mut self, row: usize, piece: &Piece) {
         set_float(&mut self.scales, row, piece.scales[0]);
         set_bytes(&mut self.quants, row, &bytes(piece));

@@ -196,6 +196,15 @@ impl I32x4 {
         self.0
     }
 
+    /// Adds to each lane the products of four int8 and four int8.
+    #[inline(always)]
+    pub(crate) fn add_dot_int8(self, a: U8x16, b: U8x16) -> Self {
+        Self(std::array::from_fn(|lane| {
+            let product = |i: usize| i32::from(a.0[lane * 4 + i] as i8) * i32::from(b.0[lane * 4 + i] as i8);
+            self.0[lane] + product(0) + product(1) + product(2) + product(3)
+        }))
+    }
+
     /// Adds to each lane the products of four bytes: int8 and numbers from 0 to 127.
     #[inline(always)]
     pub(crate) fn add_dot_bytes(self, signed: U8x16, unsigned: U8x16) -> Self {

@@ -197,6 +197,21 @@ impl I32x4 {
         cast(self.0)
     }
 
+    /// Adds to each lane the products of four int8 and four int8. With relaxed SIMD it is for processors that take the second ones for that.
+    #[inline(always)]
+    pub(crate) fn add_dot_int8(self, a: U8x16, b: U8x16) -> Self {
+        #[cfg(target_feature = "relaxed-simd")]
+        return self.add_dot_bytes(a, b);
+        #[cfg(not(target_feature = "relaxed-simd"))]
+        {
+            let low = i32x4_dot_i16x8(i16x8_extend_low_i8x16(a.0), i16x8_extend_low_i8x16(b.0));
+            let high = i32x4_dot_i16x8(i16x8_extend_high_i8x16(a.0), i16x8_extend_high_i8x16(b.0));
+            let even = i32x4_shuffle::<0, 2, 4, 6>(low, high);
+            let odd = i32x4_shuffle::<1, 3, 5, 7>(low, high);
+            self.add(Self(even)).add(Self(odd))
+        }
+    }
+
     /// Adds to each lane the products of four bytes: int8 and numbers from 0 to 127.
     #[inline(always)]
     pub(crate) fn add_dot_bytes(self, signed: U8x16, unsigned: U8x16) -> Self {

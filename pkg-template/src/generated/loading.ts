@@ -89,7 +89,7 @@ export interface LoadOptions {
    */
   device?: DeviceKind | undefined;
   /**
-   * On the CPU, how many threads multiply, 1 to 32. Several need a page that is cross-origin isolated (headers
+   * On the CPU, how many threads compute, 1 to 32. Several need a page that is cross-origin isolated (headers
    * `Cross-Origin-Opener-Policy: same-origin` and `Cross-Origin-Embedder-Policy: require-corp` or `credentialless`), or a server; elsewhere
    * it is one, with a warning if more were asked for. `info.threads` tells what it became. Default: the number of cores minus one, at most 8.
    */
@@ -162,7 +162,7 @@ export interface ModelInfo {
    * `adapter_limits` that the model is too large for, or `device_lost` more than once.
    */
   device_reason?: DeviceReason;
-  /** On the CPU, how many threads multiply: the option `threads`, or as many as could be started. Not given for a GPU. */
+  /** On the CPU, how many threads compute: the option `threads`, or as many as could be started. Not given for a GPU. */
   threads?: number;
   /** The name that the file gives itself. */
   name?: string;
@@ -238,7 +238,7 @@ export interface Warning {
    * not have been trained with. `ignored_head`: the model was trained for a task whose head is not computed (labels of tokens, answers to
    * questions), so what is made of it are embeddings that nobody trained. `ignored_parts`: of a model with several parts, such
    * as one that sees images, the text model alone runs. `shorter_context`: the GPU has no room for the default context, so a shorter one was
-   * taken (`info.context_length`). `fewer_threads`: on the CPU fewer threads multiply than were asked for, or than there could be (`info.threads`).
+   * taken (`info.context_length`). `fewer_threads`: on the CPU fewer threads compute than were asked for, or than there could be (`info.threads`).
    * `moved_to_cpu`: there is a GPU, and with the device `auto` the model runs on the CPU, since it is too large for the GPU's limits or the GPU was lost.
    */
   code: 'no_chat_template' | 'ignored_head' | 'ignored_parts' | 'shorter_context' | 'fewer_threads' | 'moved_to_cpu';

@@ -43,7 +43,7 @@ export async function startTeam(
   const threads = mayShare ? (asked ?? defaultThreads()) : 1;
   const warning =
     !mayShare && (asked ?? 1) > 1
-      ? warned(`${asked} threads need a page that is cross-origin isolated, and this one is not, so one thread multiplies`)
+      ? warned(`${asked} threads need a page that is cross-origin isolated, and this one is not, so one thread computes`)
       : undefined;
   const told = warning === undefined ? {} : { warning };
   if (threads === 1 && !hasRelaxedVectors()) return told;
@@ -51,10 +51,10 @@ export async function startTeam(
     const team = new CpuTeam(await compileTeam(engine, policy), sharedMemory());
     const joined = await team.start(threads - 1, startHelpers);
     if (joined === threads - 1) return { team, ...told };
-    return { team, warning: warned(`${joined + 1} of ${threads} threads multiply: the others did not start`) };
+    return { team, warning: warned(`${joined + 1} of ${threads} threads compute: the others did not start`) };
   } catch (thrown) {
     // Where one thread was wanted, nobody needs to know.
-    return threads === 1 ? told : { warning: warned(`one thread multiplies, as others can't: ${textOf(thrown)}`) };
+    return threads === 1 ? told : { warning: warned(`one thread computes, as others can't: ${textOf(thrown)}`) };
   }
 }
 

@@ -41,7 +41,7 @@ pub struct ModelInfo {
     /// `adapter_limits` that the model is too large for, or `device_lost` more than once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_reason: Option<DeviceReason>,
-    /// On the CPU, how many threads multiply: the option `threads`, or as many as could be started. Not given for a GPU.
+    /// On the CPU, how many threads compute: the option `threads`, or as many as could be started. Not given for a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
     /// The name that the file gives itself.
@@ -111,7 +111,7 @@ pub struct Warning {
     /// not have been trained with. `ignored_head`: the model was trained for a task whose head is not computed (labels of tokens, answers to
     /// questions), so what is made of it are embeddings that nobody trained. `ignored_parts`: of a model with several parts, such
     /// as one that sees images, the text model alone runs. `shorter_context`: the GPU has no room for the default context, so a shorter one was
-    /// taken (`info.context_length`). `fewer_threads`: on the CPU fewer threads multiply than were asked for, or than there could be (`info.threads`).
+    /// taken (`info.context_length`). `fewer_threads`: on the CPU fewer threads compute than were asked for, or than there could be (`info.threads`).
     /// `moved_to_cpu`: there is a GPU, and with the device `auto` the model runs on the CPU, since it is too large for the GPU's limits or the GPU was lost.
     #[cfg_attr(
         test,

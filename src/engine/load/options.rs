@@ -154,7 +154,7 @@ pub struct LoadOptions {
     #[serde(rename = "device")]
     #[cfg_attr(test, ts(as = "Option<DeviceKind>"))]
     pub device_kind: DeviceKind,
-    /// On the CPU, how many threads multiply, 1 to 32. Several need a page that is cross-origin isolated (headers
+    /// On the CPU, how many threads compute, 1 to 32. Several need a page that is cross-origin isolated (headers
     /// `Cross-Origin-Opener-Policy: same-origin` and `Cross-Origin-Embedder-Policy: require-corp` or `credentialless`), or a server; elsewhere
     /// it is one, with a warning if more were asked for. `info.threads` tells what it became. Default: the number of cores minus one, at most 8.
     pub threads: Option<usize>,

@@ -249,7 +249,7 @@ impl Device {
         self.is_cpu()
     }
 
-    /// How many threads multiply. `None` if the device is no CPU.
+    /// How many threads compute. `None` if the device is no CPU.
     pub fn threads(&self) -> Option<usize> {
         let options = &self.parts().raw.options;
         self.is_cpu().then(|| options.team.as_ref().map_or(1, |team| team.threads()))
