@@ -62,3 +62,30 @@ pub(crate) fn erfc(x: F32x4) -> F32x4 {
     let is_negative = x.bits().less(I32x4::splat(0));
     is_negative.select(F32x4::splat(2.0).sub(tail).bits(), tail.bits()).floats()
 }
+
+/// The natural logarithm of a number above 2⁻¹²⁶, with a relative error below 2e-7 (the polynomial of `logf` of Cephes).
+#[inline(always)]
+pub(crate) fn ln(x: F32x4) -> F32x4 {
+    // x = m · 2ᵉ with m from √½ to √2.
+    let bits = x.bits().sub(F32x4::splat(std::f32::consts::FRAC_1_SQRT_2).bits());
+    let exponent = bits.shr_s::<23>();
+    let r = x.bits().sub(exponent.shl::<23>()).floats().sub(F32x4::splat(1.0));
+    let mut p = F32x4::splat(7.037_683_6e-2);
+    for coefficient in [
+        -0.115_146_1,
+        0.116_769_984,
+        -0.124_201_41,
+        0.142_493_23,
+        -0.166_680_58,
+        0.200_007_14,
+        -0.249_999_94,
+        0.333_333_3,
+    ] {
+        p = p.mul_add(r, F32x4::splat(coefficient));
+    }
+    let square = r.mul(r);
+    let e = exponent.to_f32();
+    // ln 2 in two parts, the first of which has few bits: its product with e is exact.
+    let small = p.mul(r).mul(square).add(e.mul(F32x4::splat(-2.121_944_4e-4))).sub(square.mul(F32x4::splat(0.5)));
+    r.add(small).add(e.mul(F32x4::splat(0.693_359_4)))
+}

@@ -12,12 +12,14 @@ mod functions;
 mod half_floats;
 mod int8;
 mod lanes;
+mod noise;
 mod norms;
 mod products;
 mod recurrent;
 mod room;
 mod rope;
 mod simd;
+mod tally;
 
 pub use activations::{Activation, activate, gate, softcap};
 pub use attention::{Added, Attention, Cache, Part, Received, Seen, Sent, normalize};
@@ -27,8 +29,10 @@ pub use int8::{
     Bytes, Dots, GROUP, Halves, Int8, Packed, Pairs, Quantized, Rounded, Unknown, Unsigned, mat_mul_int8,
     mat_mul_packed, pack, round,
 };
+pub use noise::{NoiseKey, best_of_shares, noise};
 pub use norms::{add, layer_norm, rms_norm};
 pub use products::{dequantize, mat_mul, mat_vec};
 pub use recurrent::{add_scaled, delta_step, scan_step};
 pub use room::{filled, reserved, zeros};
 pub use rope::{turn_halves, turn_neighbours};
+pub use tally::{Depths, REST, extremes, nonzero};

@@ -13,6 +13,7 @@ mod params;
 mod path;
 mod ring;
 mod row;
+mod rows;
 mod rules;
 mod sampling;
 mod stages;

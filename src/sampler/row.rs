@@ -7,6 +7,7 @@ use super::features::Features;
 use super::fields::sampling_fields;
 use super::params::SamplingParams;
 use super::path::SamplerPath;
+use super::rows::of_row;
 use super::rules::TokenRules;
 use super::target::Ending;
 use crate::error::Result;
@@ -220,6 +221,12 @@ impl SamplerRow {
     pub(super) fn read(rows: &HostTensor) -> Result<Self> {
         Self::of_words(&rows.to_u32()?)
             .ok_or_else(|| err!(ShapeMismatch, "a sampler row is {}, wanted {} words", rows.shape, Self::WORDS))
+    }
+
+    /// One of several rows.
+    pub(super) fn of_row(words: &[u32], rows: usize, row: usize) -> Result<Self> {
+        Self::of_words(of_row(words, rows, row))
+            .ok_or_else(|| err!(ShapeMismatch, "{rows} sampler rows of {} words", words.len()))
     }
 
     /// A tensor of rows.

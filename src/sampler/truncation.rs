@@ -17,6 +17,8 @@
 //! every device. Equal logits at a threshold are all kept. A logit that is 48 octaves or more below the largest (2^-48 of its
 //! probability) is never drawn: Gumbel noise of 32 random bits would not let it win.
 
+use rillm_cpu_kernels::{Depths, NoiseKey};
+
 use super::path::SamplerPath;
 use super::row::SamplerRow;
 use crate::error::Result;
@@ -41,7 +43,7 @@ const LIST: usize = COUNTS + MAX_GROUPS;
 const K_IS_WHOLE: u32 = 1;
 const P_IS_SINGLE: u32 = 2;
 /// A depth that counts as unreachable.
-pub(super) const REST: u32 = 48 << 24;
+pub(super) const REST: u32 = rillm_cpu_kernels::REST;
 pub(super) const NAN_KEY: u32 = u32::MAX;
 pub(super) const NONE: u32 = u32::MAX;
 /// The key of the lowest finite number, which like -∞ marks a masked token.
@@ -96,9 +98,12 @@ pub(super) fn segment(vocabulary: usize) -> usize {
     ENTRIES / groups(vocabulary)
 }
 
+/// Logits that a workgroup reads at once.
+pub(super) const READ_AT_ONCE: usize = 256;
+
 /// The workgroup that reads the logit of a token.
 pub(super) fn group_of(token: usize, vocabulary: usize) -> usize {
-    token / 256 % groups(vocabulary)
+    token / READ_AT_ONCE % groups(vocabulary)
 }
 
 /// The effect of a chosen token on one sequence, like `advance.wgsl`. `of` is the path that chose.
@@ -160,6 +165,17 @@ impl SamplerRow {
     /// The mass that the kept logits must reach, of a total mass.
     pub(super) fn wanted_mass(&self, mass: u64) -> f32 {
         (self.top_p * mass_as_float(mass)).max(1.0)
+    }
+
+    /// What its noise depends on.
+    pub(super) fn noise_key(&self, step: u32) -> NoiseKey {
+        NoiseKey { seed: [self.seed_low, self.seed_high], step }
+    }
+
+    /// For the loops of the CPU: how far logits are below the largest. `None` if that is not finite.
+    pub(super) fn depths(&self, largest: u32) -> Option<Depths> {
+        let largest = logit_of(largest);
+        largest.is_finite().then_some(Depths { largest, octaves: self.octaves })
     }
 
     /// The logit with temperature and Gumbel noise, minus the largest: small numbers, which round little.
@@ -356,6 +372,15 @@ impl Border {
         }
     }
 
+    /// The largest depth that is kept or in a list.
+    pub fn most_depth(&self, min_p_depth: u32) -> u32 {
+        let cuts = [(self.k_bin, self.k_bin), (self.p_first, self.p_last)];
+        match cuts.into_iter().filter(|(first, _)| *first != NONE).map(|(_, last)| last).max() {
+            Some(bin) => (((u64::from(bin) + 1) << self.shift) - 1).min(u64::from(REST - 1)) as u32,
+            None => min_p_depth.min(REST - 1),
+        }
+    }
+
     /// Bins before it are kept entirely.
     pub fn kept(&self) -> u32 {
         self.p_first.min(self.k_bin)
@@ -368,6 +393,17 @@ impl Border {
     /// The bins that contain a threshold.
     pub fn drawn_from(&self, bin: u32) -> bool {
         if self.p_first == NONE { bin == self.k_bin } else { (self.p_first..=self.p_last).contains(&bin) }
+    }
+}
+
+/// Puts a token into the list of a border, whose part it may be too long for: then its count alone tells.
+pub(super) fn list(border: &mut [u32], vocabulary: usize, token: usize, key: u32) {
+    let (group, segment) = (group_of(token, vocabulary), segment(vocabulary));
+    let at = border[COUNTS + group] as usize;
+    border[COUNTS + group] += 1;
+    if at < segment {
+        let start = LIST + 2 * (group * segment + at);
+        border[start..start + 2].copy_from_slice(&[key, token as u32]);
     }
 }
 

@@ -206,7 +206,7 @@ fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Runs an op by its reference, on copies.
-pub(super) fn by_reference(op: &(impl Reference + ?Sized), mut tensors: CpuTensors<'_>) -> Result<()> {
+pub fn by_reference(op: &(impl Reference + ?Sized), mut tensors: CpuTensors<'_>) -> Result<()> {
     let mut inputs = tensors.inputs.iter().map(CpuTensor::to_host).collect::<Result<Vec<HostTensor>>>()?;
     // A reference allocates without asking, about as much as it is given and gives, in f64: that is tried before.
     let written: usize = tensors.outputs.iter().map(|output| output.desc.shape.elements()).sum();

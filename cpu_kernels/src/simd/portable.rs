@@ -100,6 +100,18 @@ impl F32x4 {
         Self(zip(self.0, other.0, |a, b| if b < a { b } else { a }))
     }
 
+    /// All ones where a lane is greater; zeros where one of both is no number.
+    #[inline(always)]
+    pub(crate) fn greater(self, other: Self) -> I32x4 {
+        I32x4(std::array::from_fn(|lane| -i32::from(self.0[lane] > other.0[lane])))
+    }
+
+    /// As whole numbers from 0 to 2³² − 1, without what is behind the point.
+    #[inline(always)]
+    pub(crate) fn to_u32(self) -> I32x4 {
+        I32x4(self.0.map(|x| x as u32 as i32))
+    }
+
     /// The sums of the lanes of four vectors.
     #[inline(always)]
     pub(crate) fn sums(vectors: [Self; 4]) -> Self {
@@ -137,6 +149,27 @@ impl I32x4 {
     #[inline(always)]
     pub(crate) fn add(self, other: Self) -> Self {
         Self(zip(self.0, other.0, i32::wrapping_add))
+    }
+
+    #[inline(always)]
+    pub(crate) fn sub(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, i32::wrapping_sub))
+    }
+
+    #[inline(always)]
+    pub(crate) fn mul(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, i32::wrapping_mul))
+    }
+
+    /// The upper halves of the products of unsigned numbers.
+    #[inline(always)]
+    pub(crate) fn mul_high_u(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| ((u64::from(a as u32) * u64::from(b as u32)) >> 32) as i32))
+    }
+
+    #[inline(always)]
+    pub(crate) fn xor(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, |a, b| a ^ b))
     }
 
     #[inline(always)]
@@ -181,9 +214,21 @@ impl I32x4 {
         I16x8(std::array::from_fn(|lane| narrowed(if lane < 4 { self.0[lane] } else { other.0[lane - 4] })))
     }
 
+    /// Of two lanes the smaller.
+    #[inline(always)]
+    pub(crate) fn min(self, other: Self) -> Self {
+        Self(zip(self.0, other.0, i32::min))
+    }
+
     #[inline(always)]
     pub(crate) fn to_f32(self) -> F32x4 {
         F32x4(self.0.map(|x| x as f32))
+    }
+
+    /// Of unsigned numbers.
+    #[inline(always)]
+    pub(crate) fn to_f32_u(self) -> F32x4 {
+        F32x4(self.0.map(|x| x as u32 as f32))
     }
 
     #[inline(always)]

@@ -100,6 +100,18 @@ impl F32x4 {
         Self(f32x4_pmin(self.0, other.0))
     }
 
+    /// All ones where a lane is greater; zeros where one of both is no number.
+    #[inline(always)]
+    pub(crate) fn greater(self, other: Self) -> I32x4 {
+        I32x4(f32x4_gt(self.0, other.0))
+    }
+
+    /// As whole numbers from 0 to 2³² − 1, without what is behind the point.
+    #[inline(always)]
+    pub(crate) fn to_u32(self) -> I32x4 {
+        I32x4(u32x4_trunc_sat_f32x4(self.0))
+    }
+
     /// The sums of the lanes of four vectors.
     #[inline(always)]
     pub(crate) fn sums([a, b, c, d]: [Self; 4]) -> Self {
@@ -139,6 +151,28 @@ impl I32x4 {
     #[inline(always)]
     pub(crate) fn add(self, other: Self) -> Self {
         Self(i32x4_add(self.0, other.0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn sub(self, other: Self) -> Self {
+        Self(i32x4_sub(self.0, other.0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn mul(self, other: Self) -> Self {
+        Self(i32x4_mul(self.0, other.0))
+    }
+
+    /// The upper halves of the products of unsigned numbers.
+    #[inline(always)]
+    pub(crate) fn mul_high_u(self, other: Self) -> Self {
+        let [low, high] = [u64x2_extmul_low_u32x4(self.0, other.0), u64x2_extmul_high_u32x4(self.0, other.0)];
+        Self(i32x4_shuffle::<1, 3, 5, 7>(low, high))
+    }
+
+    #[inline(always)]
+    pub(crate) fn xor(self, other: Self) -> Self {
+        Self(v128_xor(self.0, other.0))
     }
 
     #[inline(always)]
@@ -182,9 +216,21 @@ impl I32x4 {
         I16x8(i16x8_narrow_i32x4(self.0, other.0))
     }
 
+    /// Of two lanes the smaller.
+    #[inline(always)]
+    pub(crate) fn min(self, other: Self) -> Self {
+        Self(i32x4_min(self.0, other.0))
+    }
+
     #[inline(always)]
     pub(crate) fn to_f32(self) -> F32x4 {
         F32x4(f32x4_convert_i32x4(self.0))
+    }
+
+    /// Of unsigned numbers.
+    #[inline(always)]
+    pub(crate) fn to_f32_u(self) -> F32x4 {
+        F32x4(f32x4_convert_u32x4(self.0))
     }
 
     #[inline(always)]

@@ -13,7 +13,7 @@ use crate::error::{Code, Error, Result};
 use crate::gpu::Problem;
 
 /// What a loop gave. Ops have inferred shapes by then, so lengths that don't fit are a fault of theirs.
-pub(super) fn fits<T>(result: std::result::Result<T, Mismatch>) -> Result<T> {
+pub(crate) fn fits<T>(result: std::result::Result<T, Mismatch>) -> Result<T> {
     result.map_err(|mismatch| {
         let code = if mismatch.is_no_room() { Code::OutOfMemory } else { Code::Internal };
         Error::new(code, format!("a function for the CPU: {mismatch}"))

@@ -1,11 +1,16 @@
 //! Last step of adjusting logits (`sampler/adjustment.rs`): logits with biases, bans, penalties and DRY, in a tensor of their own. The
 //! order is that of llama.cpp: biases, the three penalties, DRY; a ban overrides them. Logits that are not finite stay as they are.
 
+use rillm_cpu_kernels::{add, extremes, nonzero};
+
 use crate::error::Result;
 use crate::sampler::adjustment::{BANNED, IN_WINDOW, defines, modules};
 use crate::sampler::row::SamplerRow;
+use crate::sampler::rows::{of_row, of_row_mut};
 use crate::sampler::truncation::by_rows;
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
+use crate::tensor::{
+    Capabilities, Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, fits, on_cpu,
+};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), biases [rows, vocabulary] (-∞ bans), marks
 /// [rows, 2 · vocabulary] u32 (changed: to zero). Output: logits [rows, vocabulary].
@@ -54,32 +59,65 @@ impl Reference for AdjustLogits {
             let biases = inputs[2].to_f32()?;
             let marks = inputs[3].to_u32()?;
             let (counts, repeated) = marks.split_at(logits.len());
-            let adjusted = logits.iter().enumerate().map(|(token, logit)| {
-                if !logit.is_finite() {
-                    return *logit;
-                }
-                if biases[token] == f32::NEG_INFINITY || counts[token] & BANNED != 0 {
-                    return f32::NEG_INFINITY;
-                }
-                let mut x = logit + biases[token];
-                if counts[token] & IN_WINDOW != 0 {
-                    x = if x > 0.0 { x / row.repetition_penalty } else { x * row.repetition_penalty };
-                }
-                let count = counts[token] & !(IN_WINDOW | BANNED);
-                if count > 0 {
-                    x -= count as f32 * row.frequency_penalty + row.presence_penalty;
-                }
-                if repeated[token] > 0 {
-                    let beyond = repeated[token] - row.dry_allowed_length;
-                    x -= row.dry_multiplier * row.dry_base.powi(beyond as i32);
-                }
-                x
-            });
-            let adjusted: Vec<f32> = adjusted.collect();
+            let of_token =
+                |(token, logit): (usize, &f32)| adjusted(&row, *logit, biases[token], [counts[token], repeated[token]]);
+            let adjusted: Vec<f32> = logits.iter().enumerate().map(of_token).collect();
             inputs[3].set_u32(&vec![0; marks.len()]);
             Ok(vec![HostTensor::f32(&[1, adjusted.len()], &adjusted)])
         })
     }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let CpuTensors { inputs, outputs, .. } = &mut tensors;
+        let ([logits, settings, biases, marks], [out]) = (&mut inputs[..], &mut outputs[..]) else {
+            bail!(Internal, "adjust_logits with {} inputs", inputs.len())
+        };
+        let (rows, vocabulary) = logits.desc.shape.matrix()?;
+        for at in 0..rows {
+            let row = SamplerRow::of_row(settings.u32s()?, rows, at)?;
+            let (logits, biases) = (of_row(logits.f32s()?, rows, at), of_row(biases.f32s()?, rows, at));
+            let marks = of_row_mut(marks.u32s_mut()?, rows, at);
+            let out = of_row_mut(out.f32s_mut()?, rows, at);
+            out.copy_from_slice(logits);
+            // A bias of -∞ bans, and what is no finite number stays as it is.
+            match extremes(logits) {
+                Some(_) => add(out, biases),
+                None => {
+                    for ((out, logit), bias) in out.iter_mut().zip(logits).zip(biases) {
+                        *out = adjusted(&row, *logit, *bias, [0; 2]);
+                    }
+                }
+            }
+            for marked in fits(nonzero(marks))? {
+                let token = marked as usize % vocabulary;
+                out[token] = adjusted(&row, logits[token], biases[token], [marks[token], marks[vocabulary + token]]);
+            }
+            marks.fill(0);
+        }
+        Ok(())
+    }
+}
+
+/// A logit with its bias and what its marks say.
+fn adjusted(row: &SamplerRow, logit: f32, bias: f32, [counts, repeated]: [u32; 2]) -> f32 {
+    if !logit.is_finite() {
+        return logit;
+    }
+    if bias == f32::NEG_INFINITY || counts & BANNED != 0 {
+        return f32::NEG_INFINITY;
+    }
+    let mut x = logit + bias;
+    if counts & IN_WINDOW != 0 {
+        x = if x > 0.0 { x / row.repetition_penalty } else { x * row.repetition_penalty };
+    }
+    let count = counts & !(IN_WINDOW | BANNED);
+    if count > 0 {
+        x -= count as f32 * row.frequency_penalty + row.presence_penalty;
+    }
+    if repeated > 0 {
+        x -= row.dry_multiplier * row.dry_base.powi((repeated - row.dry_allowed_length) as i32);
+    }
+    x
 }
 
 pub fn cases() -> Vec<Case> {

@@ -5,8 +5,11 @@ use crate::error::Result;
 use crate::sampler::adjustment::{AdjustLists, BANNED, IN_WINDOW, defines, length_of, modules};
 use crate::sampler::params::{Dry, Penalties, SamplingParams};
 use crate::sampler::row::SamplerRow;
+use crate::sampler::rows::{of_row, of_row_mut};
 use crate::sampler::truncation::by_rows;
-use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
+use crate::tensor::{
+    Capabilities, Case, CpuTensors, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu,
+};
 
 /// Inputs: settings [rows, WORDS] u32 (`SamplerRow`), lists [rows, WORDS] u32 (`AdjustLists`), state [rows, 4] u32 (a row's first
 /// words: its position before the step, and its step), token [rows] u32, history [rows, capacity] u32 (changed), marks
@@ -66,38 +69,59 @@ impl Reference for AdjustMarks {
             let row = SamplerRow::read(&inputs[0])?;
             let [lists, state, token, mut history, mut marks] =
                 [1, 2, 3, 4, 5].map(|input| inputs[input].to_u32().unwrap_or_default());
-            let length = length_of(&state, self.advance, history.len());
-            let vocabulary = marks.len() / 2;
-            if self.appends && length > 0 {
-                history[length - 1] = token[0];
-            }
-            let text = &history[..length];
-            let before = length - length.min(row.penalty_window as usize);
-            for (position, token) in text.iter().enumerate().skip(before) {
-                let token = *token as usize;
-                if token < vocabulary {
-                    marks[token] |= IN_WINDOW;
-                    marks[token] += u32::from(position >= row.answer_start as usize);
-                }
-            }
-            let (ends, sequences) = (lists[0] as usize, lists[1] as usize);
-            if state[1] < row.min_tokens {
-                for end in &lists[2..2 + ends] {
-                    marks[*end as usize] |= BANNED;
-                }
-            }
-            let starts = &lists[2 + ends..2 + ends + sequences + 1];
-            for bounds in starts.windows(2) {
-                let sequence = &lists[bounds[0] as usize..bounds[1] as usize];
-                let (last, before) = sequence.split_last().unwrap_or((&0, &[]));
-                if text.ends_with(before) {
-                    marks[*last as usize] |= BANNED;
-                }
-            }
+            self.mark(&row, [&lists, &state, &token], [&mut history, &mut marks]);
             inputs[4].set_u32(&history);
             inputs[5].set_u32(&marks);
             Ok(vec![])
         })
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [settings, lists, state, token, history, marks] = &mut tensors.inputs[..] else {
+            bail!(Internal, "adjust_marks without six inputs")
+        };
+        let rows = token.desc.shape.elements();
+        for at in 0..rows {
+            let row = SamplerRow::of_row(settings.u32s()?, rows, at)?;
+            let given = [lists.u32s()?, state.u32s()?, token.u32s()?].map(|words| of_row(words, rows, at));
+            let changed = [history.u32s_mut()?, marks.u32s_mut()?].map(|words| of_row_mut(words, rows, at));
+            self.mark(&row, given, changed);
+        }
+        Ok(())
+    }
+}
+
+impl AdjustMarks {
+    /// Of one row.
+    fn mark(&self, row: &SamplerRow, [lists, state, token]: [&[u32]; 3], [history, marks]: [&mut [u32]; 2]) {
+        let length = length_of(state, self.advance, history.len());
+        let vocabulary = marks.len() / 2;
+        if self.appends && length > 0 {
+            history[length - 1] = token[0];
+        }
+        let text = &history[..length];
+        let before = length - length.min(row.penalty_window as usize);
+        for (position, token) in text.iter().enumerate().skip(before) {
+            let token = *token as usize;
+            if token < vocabulary {
+                marks[token] |= IN_WINDOW;
+                marks[token] += u32::from(position >= row.answer_start as usize);
+            }
+        }
+        let (ends, sequences) = (lists[0] as usize, lists[1] as usize);
+        if state[1] < row.min_tokens {
+            for end in &lists[2..2 + ends] {
+                marks[*end as usize] |= BANNED;
+            }
+        }
+        let starts = &lists[2 + ends..2 + ends + sequences + 1];
+        for bounds in starts.windows(2) {
+            let sequence = &lists[bounds[0] as usize..bounds[1] as usize];
+            let (last, before) = sequence.split_last().unwrap_or((&0, &[]));
+            if text.ends_with(before) {
+                marks[*last as usize] |= BANNED;
+            }
+        }
     }
 }
 

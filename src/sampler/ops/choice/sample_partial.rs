@@ -7,12 +7,18 @@
 
 use std::ops::RangeInclusive;
 
+use rillm_cpu_kernels::best_of_shares;
+
 use crate::error::Result;
 use crate::sampler::params::SamplingParams;
 use crate::sampler::row::SamplerRow;
+use crate::sampler::rows::{of_row, of_row_mut};
 use crate::sampler::truncation::{by_rows, gumbel};
 use crate::tensor::ops::PCG3D;
-use crate::tensor::{Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
+use crate::tensor::{
+    Capabilities, Case, CpuTensors, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, by_reference, expect,
+    fits, on_cpu,
+};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32 (`SamplerRow`), state [rows, 4] u32 (a row's second word
 /// is its step). Outputs: values [rows, shares] f32, tokens [rows, shares] u32; the token of a share with a NaN is u32::MAX.
@@ -65,6 +71,28 @@ impl Op for SamplePartial {
 impl Reference for SamplePartial {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, one_row)
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let CpuTensors { inputs, outputs, .. } = &mut tensors;
+        let ([logits, settings, state], [values, tokens]) = (&inputs[..], &mut outputs[..]) else {
+            bail!(Internal, "sample_partial with {} inputs", inputs.len())
+        };
+        let (rows, _) = logits.desc.shape.matrix()?;
+        let (logits, settings, state) = (logits.f32s()?, settings.u32s()?, state.u32s()?);
+        let (values, tokens) = (values.f32s_mut()?, tokens.u32s_mut()?);
+        let mut are_numbers = true;
+        for at in 0..rows {
+            let row = SamplerRow::of_row(settings, rows, at)?;
+            are_numbers &= fits(best_of_shares(
+                of_row(logits, rows, at),
+                row.inverse_temperature,
+                row.noise_key(of_row(state, rows, at)[1]),
+                of_row_mut(values, rows, at),
+                of_row_mut(tokens, rows, at),
+            ))?;
+        }
+        if are_numbers { Ok(()) } else { by_reference(self, tensors) }
     }
 }
 

@@ -5,10 +5,14 @@ use super::sample_range::{KINDS, SampleRange, logits, several};
 use crate::error::Result;
 use crate::sampler::params::SamplingParams;
 use crate::sampler::row::SamplerRow;
+use crate::sampler::rows::{of_row, of_row_mut};
 use crate::sampler::truncation::{
     BINS, HISTOGRAM, Histogram, REST, TALLY, by_rows, defines, depth_of, groups, key_of, mass_bits, modules, weight_of,
 };
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
+use crate::tensor::{
+    Capabilities, Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, by_reference, expect, fits,
+    on_cpu,
+};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, tally [rows, TALLY] u32 (changed: its histogram).
 #[derive(Clone)]
@@ -70,6 +74,30 @@ impl Reference for SampleHistogram {
             inputs[2].set_u32(&tally);
             Ok(vec![])
         })
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [logits, settings, tally] = &mut tensors.inputs[..] else {
+            bail!(Internal, "sample_histogram without three inputs")
+        };
+        let (rows, vocabulary) = logits.desc.shape.matrix()?;
+        let (logits, settings) = (logits.f32s()?, settings.u32s()?);
+        for at in 0..rows {
+            let row = SamplerRow::of_row(settings, rows, at)?;
+            let tally = of_row_mut(tally.u32s_mut()?, rows, at);
+            let Histogram { largest, shift, mut bins } = Histogram::of(tally, row.octaves);
+            let Some(depths) = row.depths(largest) else { return by_reference(self, tensors) };
+            let (mut counts, mut masses): (Vec<u32>, Vec<u64>) =
+                bins.drain(..).map(|bin| (bin.count, bin.mass)).unzip();
+            let into = (&mut counts, &mut masses);
+            fits(depths.tally(of_row(logits, rows, at), [shift, mass_bits(vocabulary)], into.0, into.1))?;
+            for (index, (count, mass)) in counts.into_iter().zip(masses).enumerate() {
+                for (part, word) in [count, mass as u32, (mass >> 32) as u32].into_iter().enumerate() {
+                    tally[HISTOGRAM + part * BINS + index] = word;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,8 +1,15 @@
 //! First step of truncated sampling (`sampler/truncation.rs`): the largest and the smallest logit, and an empty histogram.
 
+use rillm_cpu_kernels::extremes;
+
 use crate::error::Result;
-use crate::sampler::truncation::{MAX_GROUPS, TALLY, by_rows, defines, group_of, groups, key_of, modules};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
+use crate::sampler::rows::{of_row, of_row_mut};
+use crate::sampler::truncation::{
+    MAX_GROUPS, READ_AT_ONCE, TALLY, by_rows, defines, group_of, groups, key_of, modules,
+};
+use crate::tensor::{
+    Capabilities, Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu,
+};
 
 /// Input: logits [rows, vocabulary]. Output: tally [rows, TALLY] u32, of which the histogram is zero.
 #[derive(Clone)]
@@ -44,6 +51,30 @@ impl Reference for SampleRange {
             }
             Ok(vec![HostTensor::u32(&[1, TALLY], &tally)])
         })
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let CpuTensors { inputs, outputs, .. } = &mut tensors;
+        let ([logits], [tally]) = (&inputs[..], &mut outputs[..]) else { bail!(Internal, "sample_range of no logits") };
+        let (rows, vocabulary) = logits.desc.shape.matrix()?;
+        let (logits, tally) = (logits.f32s()?, tally.u32s_mut()?);
+        for at in 0..rows {
+            let tally = of_row_mut(tally, rows, at);
+            tally.fill(0);
+            for (chunk, logits) in of_row(logits, rows, at).chunks(READ_AT_ONCE).enumerate() {
+                let group = group_of(chunk * READ_AT_ONCE, vocabulary);
+                let mut count = |logit: f32| {
+                    let key = key_of(logit);
+                    tally[group] = tally[group].max(key);
+                    tally[MAX_GROUPS + group] = tally[MAX_GROUPS + group].max(!key);
+                };
+                match extremes(logits) {
+                    Some(both) => both.into_iter().for_each(&mut count),
+                    None => logits.iter().copied().for_each(&mut count),
+                }
+            }
+        }
+        Ok(())
     }
 }
 

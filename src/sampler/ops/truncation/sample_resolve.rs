@@ -5,11 +5,14 @@ use super::sample_split::{SampleSplit, split_inputs};
 use crate::error::Result;
 use crate::sampler::path::SamplerPath;
 use crate::sampler::row::SamplerRow;
+use crate::sampler::rows::{of_row, of_row_mut};
 use crate::sampler::truncation::{
     BORDER, Border, MAX_GROUPS, NONE, REST, advance, by_rows, candidates_of, defines, depth_of, is_no_logit,
     least_key_of, mass_bits, modules,
 };
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
+use crate::tensor::{
+    Capabilities, Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu,
+};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, values [rows, MAX_GROUPS] f32, tokens [rows, MAX_GROUPS] u32, border
 /// [rows, BORDER] u32, state [rows, 4] u32 (changed), token [rows] u32 (changed), ring [rows, n] u32 (changed), as `sample_merge`
@@ -67,38 +70,72 @@ impl Reference for SampleResolve {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, |inputs| self.reference_of_row(inputs))
     }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [logits, settings, values, tokens, border, state, next, ring] = &mut tensors.inputs[..] else {
+            bail!(Internal, "sample_resolve without eight inputs")
+        };
+        let (rows, _) = logits.desc.shape.matrix()?;
+        for at in 0..rows {
+            let given = Given {
+                logits: of_row(logits.f32s()?, rows, at),
+                row: SamplerRow::of_row(settings.u32s()?, rows, at)?,
+                values: of_row(values.f32s()?, rows, at),
+                tokens: of_row(tokens.u32s()?, rows, at),
+                border: of_row(border.u32s()?, rows, at),
+            };
+            let sequence = [state.u32s_mut()?, next.u32s_mut()?, ring.u32s_mut()?];
+            self.resolve(&given, sequence.map(|words| of_row_mut(words, rows, at)));
+        }
+        Ok(())
+    }
+}
+
+/// Of one row what is read.
+struct Given<'a> {
+    logits: &'a [f32],
+    row: SamplerRow,
+    values: &'a [f32],
+    tokens: &'a [u32],
+    border: &'a [u32],
 }
 
 impl SampleResolve {
     fn reference_of_row(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
-        let logits = inputs[0].to_f32()?;
+        let (logits, values) = (inputs[0].to_f32()?, inputs[2].to_f32()?);
+        let [tokens, border] = [3, 4].map(|input| inputs[input].to_u32().unwrap_or_default());
         let row = SamplerRow::read(&inputs[1])?;
-        let border_words = inputs[4].to_u32()?;
-        let border = Border::of(&border_words);
-        let mut state = inputs[5].to_u32()?;
-        let candidates = candidates_of(&border_words, &logits);
+        let given = Given { logits: &logits, row, values: &values, tokens: &tokens, border: &border };
+        let mut sequence = [5, 6, 7].map(|input| inputs[input].to_u32().unwrap_or_default());
+        let [state, next, ring] = &mut sequence;
+        self.resolve(&given, [state, next, ring]);
+        for (input, words) in inputs[5..].iter_mut().zip(sequence) {
+            input.set_u32(&words);
+        }
+        Ok(vec![])
+    }
+
+    /// Chooses among few, so that this is fast enough for the CPU.
+    fn resolve(&self, given: &Given<'_>, sequence: [&mut [u32]; 3]) {
+        let Given { logits, row, values, tokens, border: border_words } = given;
+        let border = Border::of(border_words);
+        let step = sequence[0][1];
+        let candidates = candidates_of(border_words, logits);
         let depth = |key: u32| depth_of(key, border.largest, row.octaves);
         let bin = |key: u32| if depth(key) >= REST { NONE } else { depth(key) >> border.shift };
-        let least_key = least_key_of(&border_words, &logits, &row);
+        let least_key = least_key_of(border_words, logits, row);
 
-        let sure = inputs[2].to_f32()?.into_iter().zip(inputs[3].to_u32()?);
+        let sure = values.iter().copied().zip(tokens.iter().copied());
         let drawn = candidates
             .iter()
             .filter(|(key, _)| border.drawn_from(bin(*key)) && *key >= least_key && depth(*key) <= row.min_p_depth);
-        let drawn = drawn.map(|(key, token)| (row.value(*key, border.largest, *token, state[1]), *token));
+        let drawn = drawn.map(|(key, token)| (row.value(*key, border.largest, *token, step), *token));
         let best = sure
             .filter(|(_, token)| *token != NONE)
             .chain(drawn)
             .reduce(|a, b| if b.0 > a.0 || (b.0 == a.0 && b.1 < a.1) { b } else { a });
         let token = if is_no_logit(border.largest) { NONE } else { best.map_or(NONE, |best| best.1) };
-        let mut ring = inputs[7].to_u32()?;
-        let mut next = inputs[6].to_u32()?;
-        let sequence: [&mut [u32]; 3] = [&mut state, &mut next, &mut ring];
-        advance(&row, sequence, token, self.advance as u32, SamplerPath::Truncated);
-        inputs[5].set_u32(&state);
-        inputs[6].set_u32(&next);
-        inputs[7].set_u32(&ring);
-        Ok(vec![])
+        advance(row, sequence, token, self.advance as u32, SamplerPath::Truncated);
     }
 }
 

@@ -1,14 +1,20 @@
 //! Third step of truncated sampling (`sampler/truncation.rs`): finds the bins of the thresholds, takes the best of the surely kept
 //! tokens, and lists the tokens on the border.
 
+use rillm_cpu_kernels::{Depths, NoiseKey, noise};
+
 use super::sample_histogram::{SampleHistogram, inputs};
 use crate::error::Result;
 use crate::sampler::row::SamplerRow;
+use crate::sampler::rows::{of_row, of_row_mut};
 use crate::sampler::truncation::{
-    BORDER, Border, Histogram, MAX_GROUPS, NAN_KEY, NONE, REST, TALLY, by_rows, defines, depth_of, group_of, groups,
-    key_of, mass_bits, modules, segment,
+    BORDER, Border, Histogram, MAX_GROUPS, NAN_KEY, NONE, READ_AT_ONCE, REST, TALLY, by_rows, defines, depth_of,
+    group_of, groups, key_of, list, mass_bits, modules, segment,
 };
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
+use crate::tensor::{
+    Capabilities, Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, by_reference, expect, fits,
+    on_cpu,
+};
 
 /// Inputs: logits [rows, vocabulary], settings [rows, WORDS] u32, state [rows, 4] u32 (a row's second word is its step), tally
 /// [rows, TALLY] u32. Outputs: values [rows, MAX_GROUPS] f32 and tokens [rows, MAX_GROUPS] u32, each workgroup's best of
@@ -50,6 +56,61 @@ impl Reference for SampleSplit {
     fn reference(&self, inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
         by_rows(inputs[0].shape.matrix()?.0, inputs, one_row)
     }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let CpuTensors { inputs, outputs, .. } = &mut tensors;
+        let ([logits, settings, state, tally], [values, tokens, words]) = (&inputs[..], &mut outputs[..]) else {
+            bail!(Internal, "sample_split with {} inputs", inputs.len())
+        };
+        let (rows, _) = logits.desc.shape.matrix()?;
+        for at in 0..rows {
+            let row = SamplerRow::of_row(settings.u32s()?, rows, at)?;
+            let border = Border::find(&Histogram::of(of_row(tally.u32s()?, rows, at), row.octaves), &row);
+            let Some(depths) = row.depths(border.largest) else { return by_reference(self, tensors) };
+            let key = row.noise_key(of_row(state.u32s()?, rows, at)[1]);
+            let split = split(of_row(logits.f32s()?, rows, at), &row, &border, depths, key)?;
+            of_row_mut(values.f32s_mut()?, rows, at).copy_from_slice(&split.values);
+            of_row_mut(tokens.u32s_mut()?, rows, at).copy_from_slice(&split.tokens);
+            of_row_mut(words.u32s_mut()?, rows, at).copy_from_slice(&split.words);
+        }
+        Ok(())
+    }
+}
+
+struct Split {
+    values: [f32; MAX_GROUPS],
+    tokens: [u32; MAX_GROUPS],
+    words: Vec<u32>,
+}
+
+/// What `one_row` gives, from the tokens alone that can be kept.
+fn split(logits: &[f32], row: &SamplerRow, border: &Border, depths: Depths, key: NoiseKey) -> Result<Split> {
+    let (mut sure, mut listed) = (Vec::new(), Vec::new());
+    for [token, depth] in fits(depths.within(logits, border.most_depth(row.min_p_depth)))? {
+        let bin = depth >> border.shift;
+        if bin < border.kept() {
+            sure.extend((depth <= row.min_p_depth).then_some(token));
+        } else if border.is_on_border(bin) {
+            listed.push(token as usize);
+        }
+    }
+    let (mut values, mut tokens) = ([0.0; MAX_GROUPS], [NONE; MAX_GROUPS]);
+    for (token, noise) in sure.iter().zip(fits(noise(&sure, key))?) {
+        let value = (logits[*token as usize] - depths.largest) * row.inverse_temperature + noise;
+        let group = group_of(*token as usize, logits.len());
+        // The first among equals, as they come in their order.
+        if tokens[group] == NONE || value > values[group] {
+            (values[group], tokens[group]) = (value, *token);
+        }
+    }
+    listed.sort_unstable_by_key(|token| (token % READ_AT_ONCE, *token));
+    let mut words = vec![0; BORDER];
+    let of_border = border.words();
+    words[..of_border.len()].copy_from_slice(&of_border);
+    for token in listed {
+        list(&mut words, logits.len(), token, key_of(logits[token]));
+    }
+    Ok(Split { values, tokens, words })
 }
 
 fn one_row(inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
