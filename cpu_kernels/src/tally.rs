@@ -1,6 +1,7 @@
 //! Tallies of a vocabulary in whole numbers, for truncated sampling.
 
 use crate::format::{Mismatch, expect};
+use crate::functions::exp;
 use crate::lanes::padded;
 use crate::room::reserved;
 use crate::simd::{F32x4, I32x4};
@@ -112,6 +113,19 @@ fn fraction(depths: I32x4) -> I32x4 {
         h = coefficient(at).sub(x.mul_high_u(h));
     }
     I32x4::splat(i32::MIN).sub(x.mul_high_u(h).shr_u::<1>())
+}
+
+/// The sum of e^(x − largest). Where x is infinitely far below, it adds next to nothing.
+pub fn sum_exp(x: &[f32], largest: f32) -> f64 {
+    let largest = F32x4::splat(largest);
+    let of_few = |x: &[f32]| {
+        let whole = x.chunks_exact(LANES);
+        let rest: f32 = whole.remainder().iter().map(|x| exp(F32x4::splat(*x).sub(largest)).lanes()[0]).sum();
+        let whole = whole.fold(F32x4::splat(0.0), |sum, x| sum.add(exp(padded(x).sub(largest))));
+        f64::from(whole.sum() + rest)
+    };
+    // Few at a time, so that the sums of floats lose nothing that matters.
+    x.chunks(256).map(of_few).sum()
 }
 
 /// The places of the words that are not 0, in their order.

@@ -3,7 +3,7 @@
 
 mod support;
 
-use rillm_cpu_kernels::{Depths, NoiseKey, REST, best_of_shares, extremes, noise};
+use rillm_cpu_kernels::{Depths, NoiseKey, REST, best_of_shares, extremes, noise, nonzero, sum_exp};
 use support::Rng;
 
 /// pcg3d's first word.
@@ -120,6 +120,23 @@ fn extremes_are_those_of_numbers() {
     }
     assert_eq!(extremes(&[]), None);
     assert_eq!(extremes(&[-0.0, 0.0]).map(|of| of.map(f32::to_bits)), Some([1 << 31, 0]));
+}
+
+#[test]
+fn exponentials_are_summed_and_marks_found() {
+    let mut rng = Rng(6);
+    for count in [0, 1, 3, 4, 255, 256, 257, 50_001] {
+        let mut x: Vec<f32> = rng.floats(count).iter().map(|x| 30.0 * x).collect();
+        if count > 2 {
+            x[1] = f32::NEG_INFINITY;
+        }
+        let wanted: f64 = x.iter().map(|x| (f64::from(*x) - 30.0).exp()).sum();
+        assert!((sum_exp(&x, 30.0) - wanted).abs() <= 1e-6 * wanted, "{count}");
+        let mut words = vec![0; count];
+        words.iter_mut().skip(5).step_by(97).for_each(|word| *word = 1 << 31);
+        let wanted: Vec<u32> = (0..count as u32).filter(|at| words[*at as usize] != 0).collect();
+        assert_eq!(nonzero(&words).unwrap(), wanted);
+    }
 }
 
 #[test]

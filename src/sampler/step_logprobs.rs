@@ -4,6 +4,8 @@
 //! Logits are compared as words with the same order (`wgsl/logit_order.wgsl`), so that kernels can find the largest with atomic
 //! operations. Sums are of exp(logit - largest), so that they don't overflow.
 
+use rillm_cpu_kernels::{extremes, sum_exp};
+
 use crate::tensor::Define;
 
 /// The most tokens to report besides the chosen one.
@@ -47,6 +49,14 @@ pub(super) fn key_of(logit: f32) -> u32 {
     }
 }
 
+/// The logit of a word.
+pub(super) fn logit_of(key: u32) -> f32 {
+    f32::from_bits(if key >> 31 == 1 { key & !(1 << 31) } else { !key })
+}
+
+/// Tokens that a workgroup reads at once.
+pub(super) const READ_AT_ONCE: usize = 256;
+
 /// The result of a workgroup for its share.
 pub(super) struct Best {
     largest: u32,
@@ -74,6 +84,35 @@ impl Best {
             _ => share.iter().map(|(_, logit)| below(*logit, of_largest).exp()).sum(),
         };
         Self { largest, sum, entries }
+    }
+
+    /// The same by loops of the CPU, of the logits of a whole vocabulary. `None` if one of the group's is none or +∞.
+    pub fn of_group(logits: &[f32], group: usize, groups: usize, wanted: u32) -> Option<Self> {
+        let wanted = (wanted as usize).min(MOST);
+        let chunks = || {
+            let chunks = logits.chunks(READ_AT_ONCE).enumerate().skip(group).step_by(groups);
+            chunks.map(|(chunk, logits)| (chunk * READ_AT_ONCE, logits))
+        };
+        let mut largest = f32::NEG_INFINITY;
+        let mut entries: Vec<(u32, u32)> = Vec::with_capacity(MOST + 1);
+        for (first, logits) in chunks() {
+            largest = extremes(logits)?[1].max(largest);
+            for (token, logit) in (first as u32..).zip(logits) {
+                // The first among equals, as they come in their order.
+                let key = key_of(*logit);
+                if entries.len() < wanted || entries.last().is_some_and(|(least, _)| key > *least) {
+                    let place = entries.partition_point(|(better, _)| *better >= key);
+                    entries.insert(place, (key, token));
+                    entries.truncate(wanted);
+                }
+            }
+        }
+        let sum_of = |logits: &[f32]| match largest {
+            f32::NEG_INFINITY => logits.len() as f64,
+            _ => sum_exp(logits, largest),
+        };
+        let largest = key_of(largest);
+        Some(Self { largest, sum: chunks().map(|(_, logits)| sum_of(logits)).sum(), entries })
     }
 
     /// Its words.
@@ -119,6 +158,26 @@ impl StepLogprobs {
         order.sort_by_key(by_key);
         let chosen = logits.get(chosen as usize).or(logits.last()).map_or(0.0, |logit| logprob(*logit));
         Self { chosen, top: order.into_iter().map(|token| (token, logprob(logits[token as usize]))).collect() }
+    }
+
+    /// From the sums and the best of each group, as `Best::list` gives them, with the logit of the chosen token. `None` if there is a NaN.
+    pub fn of_groups(sums: &[f32], best: &[u32], chosen: f32, wanted: usize) -> Option<Self> {
+        let of_group = || best.chunks_exact(1 + 2 * MOST);
+        let key = of_group().map(|words| words[0]).max()?;
+        if key == NAN_KEY {
+            return None;
+        }
+        let largest = logit_of(key);
+        let scaled = |(words, sum): (&[u32], &f32)| f64::from(*sum) * below(logit_of(words[0]), largest).exp();
+        let log_sum = of_group().zip(sums).map(scaled).sum::<f64>().ln();
+        let logprob = |logit: f32| ((below(logit, largest) - log_sum) as f32).max(LEAST);
+        let entries = of_group().flat_map(|words| words[1..=MOST].iter().zip(&words[1 + MOST..]));
+        let mut top: Vec<(u32, u32)> =
+            entries.map(|(key, token)| (*key, *token)).filter(|(_, token)| *token != NONE).collect();
+        top.sort_unstable_by_key(|(key, token)| (!key, *token));
+        top.truncate(wanted);
+        let top = top.into_iter().map(|(key, token)| (token, logprob(logit_of(key)))).collect();
+        Some(Self { chosen: logprob(chosen), top })
     }
 
     /// From consecutive slots of the rings of `logprobs_merge`, with the first `wanted` of the most probable tokens.

@@ -2,8 +2,11 @@
 //! which are read with the ring of tokens.
 
 use crate::error::Result;
+use crate::sampler::rows::of_row;
 use crate::sampler::step_logprobs::{Best, LEAST, MOST, NAN_KEY, NONE, StepLogprobs, defines, groups, modules};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
+use crate::tensor::{
+    Capabilities, Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, by_reference, expect, on_cpu,
+};
 
 /// Inputs: logits [rows, vocabulary], wanted [rows] u32, and the outputs of `logprobs_partial` for both: sums, best; the chosen tokens
 /// [rows] u32; values [rows, slots, 1 + MOST] f32 and tokens [rows, slots, MOST] u32 (changed at the step mod slots). A slot
@@ -68,18 +71,50 @@ impl Reference for LogprobsMerge {
             }
             let slot = row * slots + step as usize % slots;
             let of_step = StepLogprobs::of(logits, chosen[row], (wanted[row] as usize).min(MOST));
-            let values = &mut values[slot * (1 + MOST)..][..1 + MOST];
-            let tokens = &mut tokens[slot * MOST..][..MOST];
-            values.fill(0.0);
-            tokens.fill(NONE);
-            values[0] = of_step.chosen;
-            for (place, (token, logprob)) in of_step.top.iter().enumerate() {
-                (values[1 + place], tokens[place]) = (*logprob, *token);
-            }
+            write(&of_step, slot, &mut values, &mut tokens);
         }
         inputs[5].set_f32(&values);
         inputs[6].set_u32(&tokens);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [logits, wanted, sums, best, chosen, values, tokens] = &mut tensors.inputs[..] else {
+            bail!(Internal, "logprobs_merge without seven inputs")
+        };
+        let (rows, vocabulary) = logits.desc.shape.matrix()?;
+        let (logits, sums) = (logits.f32s()?, sums.f32s()?);
+        let [wanted, best, chosen] = [wanted.u32s()?, best.u32s()?, chosen.u32s()?];
+        let (values, tokens) = (values.f32s_mut()?, tokens.u32s_mut()?);
+        let slots = tokens.len() / rows / MOST;
+        for row in 0..rows {
+            let [step, stopped, best @ ..] = of_row(best, rows, row) else { continue };
+            if *stopped != 0 {
+                continue;
+            }
+            let slot = row * slots + *step as usize % slots;
+            // Where there was none, a reference gives that of the last token.
+            let chosen = (chosen[row] as usize).min(vocabulary - 1);
+            let (sums, chosen) = (of_row(sums, rows, row), of_row(logits, rows, row)[chosen]);
+            let of_step = StepLogprobs::of_groups(sums, best, chosen, (wanted[row] as usize).min(MOST));
+            match of_step {
+                Some(of_step) => write(&of_step, slot, values, tokens),
+                None => return by_reference(self, tensors),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a step to its slot of the rings.
+fn write(of_step: &StepLogprobs, slot: usize, values: &mut [f32], tokens: &mut [u32]) {
+    let values = &mut values[slot * (1 + MOST)..][..1 + MOST];
+    let tokens = &mut tokens[slot * MOST..][..MOST];
+    values.fill(0.0);
+    tokens.fill(NONE);
+    values[0] = of_step.chosen;
+    for (place, (token, logprob)) in of_step.top.iter().enumerate() {
+        (values[1 + place], tokens[place]) = (*logprob, *token);
     }
 }
 

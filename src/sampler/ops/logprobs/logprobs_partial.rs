@@ -2,8 +2,11 @@
 //! of the vocabulary, less the largest of it so that nothing overflows, and finds the best logits in it.
 
 use crate::error::Result;
-use crate::sampler::step_logprobs::{Best, MOST, defines, groups, key_of, modules};
-use crate::tensor::{Capabilities, Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, on_cpu};
+use crate::sampler::rows::{of_row, of_row_mut};
+use crate::sampler::step_logprobs::{Best, MOST, READ_AT_ONCE, defines, groups, key_of, modules};
+use crate::tensor::{
+    Capabilities, Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, by_reference, expect, on_cpu,
+};
 
 /// Inputs: logits [rows, vocabulary], wanted [rows] u32 (how many of the best, at most `MOST`), state [rows, 4] u32 (step and whether
 /// the sequence has stopped are a row's second and third word). Outputs: sums [rows, groups] f32, of exp(logit - the largest of
@@ -52,7 +55,7 @@ impl Reference for LogprobsPartial {
         for (row, logits) in logits.chunks_exact(vocabulary).enumerate() {
             best.extend([state[row * 4 + 1], state[row * 4 + 2]]);
             for group in 0..groups {
-                let tokens = (0..vocabulary).filter(|token| token / 256 % groups == group);
+                let tokens = (0..vocabulary).filter(|token| token / READ_AT_ONCE % groups == group);
                 let share: Vec<(u32, f32)> = tokens.map(|token| (token as u32, logits[token])).collect();
                 let of_group = Best::of(&share, wanted[row]);
                 sums.push(of_group.sum as f32);
@@ -60,6 +63,30 @@ impl Reference for LogprobsPartial {
             }
         }
         Ok(vec![HostTensor::f32(&[rows, groups], &sums), HostTensor::u32(&[rows, Best::words(groups)], &best)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let CpuTensors { inputs, outputs, .. } = &mut tensors;
+        let ([logits, wanted, state], [sums, best]) = (&inputs[..], &mut outputs[..]) else {
+            bail!(Internal, "logprobs_partial with {} inputs", inputs.len())
+        };
+        let (rows, vocabulary) = logits.desc.shape.matrix()?;
+        let (logits, wanted, state) = (logits.f32s()?, wanted.u32s()?, state.u32s()?);
+        let (sums, best) = (sums.f32s_mut()?, best.u32s_mut()?);
+        let groups = groups(vocabulary);
+        for (row, wanted) in wanted.iter().enumerate() {
+            let best = of_row_mut(best, rows, row);
+            best[..2].copy_from_slice(&of_row(state, rows, row)[1..3]);
+            let of_groups = best[2..].chunks_exact_mut((Best::words(groups) - 2) / groups);
+            for (group, (best, sum)) in of_groups.zip(of_row_mut(sums, rows, row)).enumerate() {
+                let Some(of_group) = Best::of_group(of_row(logits, rows, row), group, groups, *wanted) else {
+                    return by_reference(self, tensors);
+                };
+                best.copy_from_slice(&of_group.list());
+                *sum = of_group.sum as f32;
+            }
+        }
+        Ok(())
     }
 }
 

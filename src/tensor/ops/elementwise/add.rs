@@ -1,5 +1,7 @@
 //! Element-wise sum, in place: `x += y`.
 
+use rillm_cpu_kernels::add;
+
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
@@ -51,7 +53,7 @@ impl Reference for Add {
 
     fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
         let [x, y] = &mut tensors.inputs[..] else { bail!(Internal, "add without two inputs") };
-        x.f32s_mut()?.iter_mut().zip(y.f32s()?).for_each(|(x, y)| *x += y);
+        add(x.f32s_mut()?, y.f32s()?);
         Ok(())
     }
 }

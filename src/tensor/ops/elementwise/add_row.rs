@@ -1,5 +1,7 @@
 //! Adds one vector to every row, in place: the bias of a projection.
 
+use rillm_cpu_kernels::add;
+
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
@@ -57,7 +59,7 @@ impl Reference for AddRow {
         let [x, row] = &mut tensors.inputs[..] else { bail!(Internal, "add_row without two inputs") };
         let row = row.f32s()?;
         for x in x.f32s_mut()?.chunks_exact_mut(row.len().max(1)) {
-            x.iter_mut().zip(row).for_each(|(x, y)| *x += y);
+            add(x, row);
         }
         Ok(())
     }

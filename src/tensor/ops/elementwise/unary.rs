@@ -1,5 +1,7 @@
 //! A function of each element.
 
+use rillm_cpu_kernels::extremes;
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
 use crate::tensor::exec::grid_2d;
@@ -187,9 +189,12 @@ impl Reference for Unary {
         let mut out = tensors.input(0)?.f32s()?.to_vec();
         rillm_cpu_kernels::activate(activation.on_cpu(), &mut out);
         // Where nothing but a tail is left the loops stop at the smallest numbers, and what is infinite or none is not theirs.
-        for (out, x) in out.iter_mut().zip(tensors.input(0)?.f32s()?) {
-            if !(x.is_finite() && *x > -10.0) {
-                *out = self.kind.of(f64::from(*x)) as f32;
+        let x = tensors.input(0)?.f32s()?;
+        if extremes(x).is_none_or(|[smallest, _]| smallest <= -10.0) {
+            for (out, x) in out.iter_mut().zip(x) {
+                if !(x.is_finite() && *x > -10.0) {
+                    *out = self.kind.of(f64::from(*x)) as f32;
+                }
             }
         }
         tensors.output(0)?.write_f32s(&out)
