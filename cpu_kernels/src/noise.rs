@@ -86,7 +86,7 @@ pub fn best_of_shares(
             let first = round * shares + at * LANES;
             let token = I32x4::splat(first as i32).add(of_lanes);
             let logit = padded(logits);
-            // Zero is added to lanes beyond the end, which are numbers.
+            // Lanes beyond the end are zeros, which are numbers.
             is_number = is_number.and(logit.bits().and(I32x4::splat(i32::MAX)).less(I32x4::splat(0x7f80_0001)));
             let warm = if scale > 0.0 { logit.mul(scales).add(key.noise(token)) } else { logit };
             let value = logit.greater(lowest).select(warm.bits(), lowest.bits());

@@ -772,8 +772,10 @@ test('tabs share an engine: each saves and restores, and a save outlives the tab
 
   // Its worker dies while it saves.
   const broken = await follower.evaluate(async () => {
-    const open = [engine.sessions.save([user('so many words '.repeat(8))]), engine.sessions.restore(session)].map(failure);
-    await after(10);
+    // What is saved waits for what is read.
+    await slowReads(2000);
+    const open = [engine.sessions.restore(session), engine.sessions.save([user('so many words '.repeat(8))])].map(failure);
+    await after(100);
     made.dispatchEvent(new ErrorEvent('error', { message: 'killed by a test' }));
     return Promise.all(open);
   });
