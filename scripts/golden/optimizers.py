@@ -3,7 +3,7 @@
     python scripts/golden/optimizers.py   (needs torch alone; on the CPU, seconds)
 
 The problem is a layer x · w + b with tanh and a cross entropy or a mean square; its numbers are fractions that float32 holds, so both sides begin
-with the same bits. Of each way to train it the parameters after each ten steps are kept, and all losses.
+with the same bits. Of each way to train it all losses are kept, and the parameters after each step.
 """
 
 import json
@@ -64,8 +64,7 @@ def trained(optimizer: str, options: dict, loss: str, clip: float | None, schedu
         if rates is not None:
             rates.step()
         losses.append(value.item())
-        if step % 10 == 9:
-            kept.append([number for parameter in parameters for number in parameter.detach().flatten().tolist()])
+        kept.append([number for parameter in parameters for number in parameter.detach().flatten().tolist()])
     return {
         "optimizer": optimizer, "options": options, "loss": loss, "clip": clip, "schedule": schedule,
         "losses": [float(f"{value:.8g}") for value in losses], "parameters": [[float(f"{value:.8g}") for value in row] for row in kept],
