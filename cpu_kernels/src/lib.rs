@@ -35,4 +35,4 @@ pub use products::{dequantize, mat_mul, mat_vec};
 pub use recurrent::{add_scaled, delta_step, scan_step};
 pub use room::{filled, reserved, zeros};
 pub use rope::{turn_halves, turn_neighbours};
-pub use tally::{Depths, REST, extremes, nonzero, sum_exp};
+pub use tally::{Depths, MASS_COEFFICIENTS, REST, extremes, nonzero, sum_exp};

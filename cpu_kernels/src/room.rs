@@ -30,6 +30,13 @@ pub(crate) fn resized<T: Clone>(all: &mut Vec<T>, count: usize, value: T) -> Res
     Ok(())
 }
 
+/// Puts an element at the end.
+pub(crate) fn pushed<T>(all: &mut Vec<T>, value: T) -> Result<(), Mismatch> {
+    all.try_reserve(1).map_err(|_| Mismatch::no_room(size_of_val(&all[..]) + size_of::<T>()))?;
+    all.push(value);
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::{filled, reserved, zeros};

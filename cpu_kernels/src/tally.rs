@@ -3,7 +3,7 @@
 use crate::format::{Mismatch, expect};
 use crate::functions::exp;
 use crate::lanes::padded;
-use crate::room::reserved;
+use crate::room::{pushed, reserved};
 use crate::simd::{F32x4, I32x4};
 
 const LANES: usize = F32x4::LANES;
@@ -92,8 +92,7 @@ impl Depths {
             }
             for (lane, depth) in depths.lanes().into_iter().enumerate().take(logits.len()) {
                 if is_within[lane] != 0 {
-                    found.try_reserve(1).map_err(|_| Mismatch::no_room(size_of_val(&*found)))?;
-                    found.push([(at * LANES + lane) as u32, depth as u32]);
+                    pushed(&mut found, [(at * LANES + lane) as u32, depth as u32])?;
                 }
             }
         }
@@ -101,13 +100,14 @@ impl Depths {
     }
 }
 
-/// 2³¹ · 2^-x of the fraction x of a depth, with a relative error of about 2⁻²⁶. The polynomial is a fit of (1 - 2^-x) / x at Chebyshev nodes of
-/// [0, 1].
+/// A fit of (1 - 2^-x) / x at Chebyshev nodes of [0, 1], in units of 2⁻³².
+pub const MASS_COEFFICIENTS: [u32; 6] = [0xb172_17e0, 0x3d7f_7520, 0x0e35_3360, 0x0274_f5cb, 0x0054_a8a5, 0x0007_8910];
+
+/// 2³¹ · 2^-x of the fraction x of a depth, with a relative error of about 2⁻²⁶.
 #[inline(always)]
 fn fraction(depths: I32x4) -> I32x4 {
-    const COEFFICIENTS: [u32; 6] = [0xb172_17e0, 0x3d7f_7520, 0x0e35_3360, 0x0274_f5cb, 0x0054_a8a5, 0x0007_8910];
     let x = depths.shl::<8>();
-    let coefficient = |at: usize| I32x4::splat(COEFFICIENTS[at] as i32);
+    let coefficient = |at: usize| I32x4::splat(MASS_COEFFICIENTS[at] as i32);
     let mut h = coefficient(5);
     for at in (0..5).rev() {
         h = coefficient(at).sub(x.mul_high_u(h));
@@ -136,8 +136,7 @@ pub fn nonzero(words: &[u32]) -> Result<Vec<u32>, Mismatch> {
             continue;
         }
         for at in (0..words.len()).filter(|at| words[*at] != 0) {
-            found.try_reserve(1).map_err(|_| Mismatch::no_room(size_of_val(&*found)))?;
-            found.push((chunk * 64 + at) as u32);
+            pushed(&mut found, (chunk * 64 + at) as u32)?;
         }
     }
     Ok(found)

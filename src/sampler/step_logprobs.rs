@@ -6,6 +6,7 @@
 
 use rillm_cpu_kernels::{extremes, sum_exp};
 
+use super::truncation::{READ_AT_ONCE, logit_of};
 use crate::tensor::Define;
 
 /// The most tokens to report besides the chosen one.
@@ -48,14 +49,6 @@ pub(super) fn key_of(logit: f32) -> u32 {
         _ => !bits,
     }
 }
-
-/// The logit of a word.
-pub(super) fn logit_of(key: u32) -> f32 {
-    f32::from_bits(if key >> 31 == 1 { key & !(1 << 31) } else { !key })
-}
-
-/// Tokens that a workgroup reads at once.
-pub(super) const READ_AT_ONCE: usize = 256;
 
 /// The result of a workgroup for its share.
 pub(super) struct Best {

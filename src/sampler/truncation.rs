@@ -17,7 +17,7 @@
 //! every device. Equal logits at a threshold are all kept. A logit that is 48 octaves or more below the largest (2^-48 of its
 //! probability) is never drawn: Gumbel noise of 32 random bits would not let it win.
 
-use rillm_cpu_kernels::{Depths, NoiseKey};
+use rillm_cpu_kernels::{Depths, MASS_COEFFICIENTS, NoiseKey};
 
 use super::path::SamplerPath;
 use super::row::SamplerRow;
@@ -203,7 +203,8 @@ pub(super) fn key_of(logit: f32) -> u32 {
     }
 }
 
-fn logit_of(key: u32) -> f32 {
+/// The logit of a word.
+pub(super) fn logit_of(key: u32) -> f32 {
     f32::from_bits(if key >> 31 == 1 { key & !(1 << 31) } else { !key })
 }
 
@@ -237,10 +238,9 @@ pub(super) fn mass_bits(vocabulary: usize) -> u32 {
 /// 2^mass_bits · 2^(-depth / 2^24), with a relative error of about 2^-26. The polynomial is a fit of (1 - 2^-x) / x at Chebyshev
 /// nodes of [0, 1].
 pub(super) fn weight_of(depth: u32, mass_bits: u32) -> u64 {
-    const COEFFICIENTS: [u32; 6] = [0xb172_17e0, 0x3d7f_7520, 0x0e35_3360, 0x0274_f5cb, 0x0054_a8a5, 0x0007_8910];
     let high_product = |a: u32, b: u32| ((u64::from(a) * u64::from(b)) >> 32) as u32;
     let x = depth << 8;
-    let h = COEFFICIENTS.into_iter().rev().reduce(|h, coefficient| coefficient - high_product(x, h)).unwrap_or(0);
+    let h = MASS_COEFFICIENTS.into_iter().rev().reduce(|h, coefficient| coefficient - high_product(x, h)).unwrap_or(0);
     let fraction = 0x8000_0000 - (high_product(x, h) >> 1);
     (u64::from(fraction) << (mass_bits - 31)) >> (depth >> 24)
 }
@@ -342,7 +342,14 @@ impl Border {
         }
     }
 
-    pub fn words(&self) -> [u32; COUNTS] {
+    /// Its words, with an empty list.
+    pub fn with_list(&self) -> Vec<u32> {
+        let mut words = vec![0; BORDER];
+        words[..COUNTS].copy_from_slice(&self.words());
+        words
+    }
+
+    fn words(&self) -> [u32; COUNTS] {
         let masses = [self.k_above.mass, self.p_above, self.total, self.k_through];
         let [k, p, total, through] = masses.map(|mass| [mass as u32, (mass >> 32) as u32]);
         let mut words = [0; COUNTS];

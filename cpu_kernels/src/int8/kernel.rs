@@ -34,20 +34,12 @@ pub fn mat_mul_packed(weights: &Packed<'_>, x: &Quantized, out: &mut [f32]) -> R
     let x = x.pieces();
     #[cfg(target_feature = "relaxed-simd")]
     match (instruction(), weights.format) {
-        (Instruction::OfPairs, _) => {
-            multiply::<Pairs>(weights, x, out);
-            return Ok(());
-        }
-        (Instruction::Unsigned, Format::Q8_0) => {
-            groups::<Signed, Q8_0, Bytes<Unsigned>>((weights, x, out));
-            return Ok(());
-        }
-        (Instruction::Int8, Format::Q8_0) => {
-            groups::<Signed, Q8_0, Bytes<Int8>>((weights, x, out));
-            return Ok(());
-        }
-        _ => {}
+        (Instruction::OfPairs, _) => multiply::<Pairs>(weights, x, out),
+        (Instruction::Unsigned, Format::Q8_0) => groups::<Signed, Q8_0, Bytes<Unsigned>>((weights, x, out)),
+        (Instruction::Int8, Format::Q8_0) => groups::<Signed, Q8_0, Bytes<Int8>>((weights, x, out)),
+        _ => multiply::<Native>(weights, x, out),
     }
+    #[cfg(not(target_feature = "relaxed-simd"))]
     multiply::<Native>(weights, x, out);
     Ok(())
 }

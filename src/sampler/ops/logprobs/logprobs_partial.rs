@@ -3,7 +3,8 @@
 
 use crate::error::Result;
 use crate::sampler::rows::{of_row, of_row_mut};
-use crate::sampler::step_logprobs::{Best, MOST, READ_AT_ONCE, defines, groups, key_of, modules};
+use crate::sampler::step_logprobs::{Best, MOST, defines, groups, key_of, modules};
+use crate::sampler::truncation::READ_AT_ONCE;
 use crate::tensor::{
     Capabilities, Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, by_reference, expect, on_cpu,
 };

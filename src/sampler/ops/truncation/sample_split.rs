@@ -9,7 +9,7 @@ use crate::sampler::row::SamplerRow;
 use crate::sampler::rows::{of_row, of_row_mut};
 use crate::sampler::truncation::{
     BORDER, Border, Histogram, MAX_GROUPS, NAN_KEY, NONE, READ_AT_ONCE, REST, TALLY, by_rows, defines, depth_of,
-    group_of, groups, key_of, list, mass_bits, modules, segment,
+    group_of, groups, key_of, list, mass_bits, modules,
 };
 use crate::tensor::{
     Capabilities, Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, by_reference, expect, fits,
@@ -104,9 +104,7 @@ fn split(logits: &[f32], row: &SamplerRow, border: &Border, depths: Depths, key:
         }
     }
     listed.sort_unstable_by_key(|token| (token % READ_AT_ONCE, *token));
-    let mut words = vec![0; BORDER];
-    let of_border = border.words();
-    words[..of_border.len()].copy_from_slice(&of_border);
+    let mut words = border.with_list();
     for token in listed {
         list(&mut words, logits.len(), token, key_of(logits[token]));
     }
@@ -119,10 +117,10 @@ fn one_row(inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
     let step = inputs[2].to_u32()?[1];
     let border = Border::find(&Histogram::of(&inputs[3].to_u32()?, row.octaves), &row);
     let mut best = vec![(0.0, NONE); MAX_GROUPS];
-    let mut lists = vec![Vec::new(); groups(logits.len())];
+    let mut words = border.with_list();
     // As the kernel's invocations list them: those of the first invocation first.
     let mut tokens: Vec<usize> = (0..logits.len()).collect();
-    tokens.sort_by_key(|token| (token % 256, *token));
+    tokens.sort_by_key(|token| (token % READ_AT_ONCE, *token));
     for token in tokens {
         let key = key_of(logits[token]);
         let depth = depth_of(key, border.largest, row.octaves);
@@ -138,14 +136,8 @@ fn one_row(inputs: &mut [HostTensor]) -> Result<Vec<HostTensor>> {
                 *best = (value, token as u32);
             }
         } else if border.is_on_border(bin) {
-            lists[group_of(token, logits.len())].push([key, token as u32]);
+            list(&mut words, logits.len(), token, key);
         }
-    }
-    let mut words = border.words().to_vec();
-    words.extend((0..MAX_GROUPS).map(|group| lists.get(group).map_or(0, Vec::len) as u32));
-    for mut list in lists {
-        list.resize(segment(logits.len()), [0, 0]);
-        words.extend(list.concat());
     }
     let (values, tokens): (Vec<f32>, Vec<u32>) = best.into_iter().unzip();
     Ok(vec![
