@@ -17,6 +17,8 @@ pub enum Activation {
     Relu,
     /// max(x, 0)².
     ReluSquared,
+    /// 1 / (1 + e^−x).
+    Sigmoid,
 }
 
 /// Calls a macro's body with the function of an activation.
@@ -49,6 +51,10 @@ macro_rules! with_function {
                 };
                 $call
             }
+            Activation::Sigmoid => {
+                let $f = sigmoid;
+                $call
+            }
         }
     };
 }
@@ -63,10 +69,26 @@ pub fn gate(activation: Activation, gate: &[f32], up: &[f32], out: &mut [f32]) {
     with_function!(activation, f => map2(gate, up, out, |gate, up| f(gate).mul(up)));
 }
 
+/// The gated unit of gpt-oss: `g · sigmoid(alpha · g) · (u + 1)`, with g at most `limit` and u between −limit and limit.
+pub fn gate_clamped(alpha: f32, limit: f32, gate: &[f32], up: &[f32], out: &mut [f32]) {
+    let (alpha, one) = (F32x4::splat(alpha), F32x4::splat(1.0));
+    let (least, most) = (F32x4::splat(-limit), F32x4::splat(limit));
+    map2(gate, up, out, |gate, up| {
+        let (gate, up) = (gate.at_most(most), up.at_least(least).at_most(most));
+        gate.mul(sigmoid(gate.mul(alpha))).mul(up.add(one))
+    });
+}
+
 /// Bounds numbers: cap · tanh(x / cap).
 pub fn softcap(cap: f32, x: &mut [f32]) {
     let (cap, inverse) = (F32x4::splat(cap), F32x4::splat(1.0 / cap));
     map(x, |x| tanh(x.mul(inverse)).mul(cap));
+}
+
+#[inline(always)]
+fn sigmoid(x: F32x4) -> F32x4 {
+    let one = F32x4::splat(1.0);
+    one.div(exp(x.mul(F32x4::splat(-1.0))).add(one))
 }
 
 #[inline(always)]

@@ -69,6 +69,21 @@ pub(crate) fn update(x: &mut [f32], y: &[f32], f: impl Fn(F32x4, F32x4) -> F32x4
     }
 }
 
+/// x = f(x, y, z), for as many numbers as all have.
+#[inline(always)]
+pub(crate) fn update2(x: &mut [f32], y: &[f32], z: &[f32], f: impl Fn(F32x4, F32x4, F32x4) -> F32x4) {
+    let count = x.len().min(y.len()).min(z.len());
+    let mut whole = x[..count].chunks_exact_mut(LANES);
+    let (mut of_y, mut of_z) = (y[..count].chunks_exact(LANES), z[..count].chunks_exact(LANES));
+    for ((x, y), z) in (&mut whole).zip(&mut of_y).zip(&mut of_z) {
+        put(x, f(padded(x), padded(y), padded(z)));
+    }
+    let rest = whole.into_remainder();
+    if !rest.is_empty() {
+        put(rest, f(padded(rest), padded(of_y.remainder()), padded(of_z.remainder())));
+    }
+}
+
 /// The sum of f over all numbers. f of 0 is 0. Four sums side by side, which do not wait for each other.
 #[inline(always)]
 pub(crate) fn sum(x: &[f32], f: impl Fn(F32x4) -> F32x4) -> f32 {

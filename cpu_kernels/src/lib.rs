@@ -21,7 +21,7 @@ mod rope;
 mod simd;
 mod tally;
 
-pub use activations::{Activation, activate, gate, softcap};
+pub use activations::{Activation, activate, gate, gate_clamped, softcap};
 pub use attention::{Added, Attention, Cache, Part, Received, Seen, Sent, normalize};
 pub use format::{Format, GroupQuants, Groups, Mismatch, OtherFormat, Weights};
 pub use half_floats::to_f16;
@@ -30,9 +30,9 @@ pub use int8::{
     mat_mul_packed, pack, round,
 };
 pub use noise::{NoiseKey, best_of_shares, noise};
-pub use norms::{add, layer_norm, rms_norm};
+pub use norms::{add, l2_norm, layer_norm, multiply, rms_norm, scale};
 pub use products::{dequantize, mat_mul, mat_vec};
-pub use recurrent::{add_scaled, delta_step, scan_step};
+pub use recurrent::{add_products, add_scaled, delta_step, scan_step};
 pub use room::{filled, reserved, zeros};
 pub use rope::{turn_halves, turn_neighbours};
 pub use tally::{Depths, MASS_COEFFICIENTS, REST, extremes, nonzero, sum_exp};

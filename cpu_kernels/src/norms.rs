@@ -1,12 +1,29 @@
 //! Norms of one token, and sums.
 
 use crate::format::{Mismatch, expect};
-use crate::lanes::{map2, sum, update};
+use crate::lanes::{map, map2, sum, update};
 use crate::simd::F32x4;
 
 /// x + y, for as many numbers as both have.
 pub fn add(x: &mut [f32], y: &[f32]) {
     update(x, y, F32x4::add);
+}
+
+/// x · y, for as many numbers as both have.
+pub fn multiply(x: &mut [f32], y: &[f32]) {
+    update(x, y, F32x4::mul);
+}
+
+/// x · factor.
+pub fn scale(x: &mut [f32], factor: f32) {
+    let factor = F32x4::splat(factor);
+    map(x, |x| x.mul(factor));
+}
+
+/// x · factor / √(Σ x² + ε).
+pub fn l2_norm(x: &mut [f32], factor: f32, epsilon: f32) {
+    let squares = sum(x, |x| x.mul(x));
+    scale(x, factor / (squares + epsilon).sqrt());
 }
 
 /// x / √(mean x² + ε) · weight (Zhang, Sennrich 2019).

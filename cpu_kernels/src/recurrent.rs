@@ -1,7 +1,7 @@
 //! Steps of recurrent layers, one token and one head at a time, and sums of rows. States have four numbers of a key, or of a channel, side by side.
 
 use crate::format::{Mismatch, expect};
-use crate::lanes::update;
+use crate::lanes::{update, update2};
 use crate::simd::F32x4;
 
 const LANES: usize = F32x4::LANES;
@@ -80,9 +80,17 @@ pub fn add_scaled(out: &mut [f32], factor: f32, x: &[f32]) -> Result<(), Mismatc
     Ok(())
 }
 
+/// out += a · b, number by number.
+pub fn add_products(out: &mut [f32], a: &[f32], b: &[f32]) -> Result<(), Mismatch> {
+    expect("numbers to add", out.len(), a.len())?;
+    expect("numbers to multiply", a.len(), b.len())?;
+    update2(out, a, b, |out, a, b| a.mul_add(b, out));
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{add_scaled, delta_step, scan_step};
+    use super::{add_products, add_scaled, delta_step, scan_step};
 
     fn numbers(count: usize, seed: u32) -> Vec<f32> {
         (0..count as u32).map(|at| ((at * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0).collect()
@@ -144,7 +152,13 @@ mod tests {
             let wanted: Vec<f64> = out.iter().zip(&x).map(|(out, x)| f64::from(*out) + 0.5 * f64::from(*x)).collect();
             add_scaled(&mut out, 0.5, &x).unwrap();
             check(&out, &wanted);
+            let y = numbers(count, 3);
+            let products = x.iter().zip(&y).map(|(x, y)| f64::from(*x) * f64::from(*y));
+            let wanted: Vec<f64> = wanted.iter().zip(products).map(|(out, product)| out + product).collect();
+            add_products(&mut out, &x, &y).unwrap();
+            check(&out, &wanted);
         }
         assert!(add_scaled(&mut [0.0; 2], 1.0, &[0.0; 3]).is_err());
+        assert!(add_products(&mut [0.0; 2], &[0.0; 2], &[0.0; 3]).is_err());
     }
 }

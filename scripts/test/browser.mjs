@@ -21,10 +21,10 @@ const LIMIT_MS = 8 * 60_000;
 const CLOSING_MS = 30_000;
 
 /**
- * Files that run on SwiftShader: what is about the kernels of models and the loss of a GPU; `arguments` and `tensor`, which compile thousands of kernels and run
- * each once; and those that interrupt answers, which lavapipe has given before they get to it.
+ * Files that run on SwiftShader: what is about the kernels of models and the loss of a GPU; and `arguments` and `tensor`, which compile thousands of kernels and run
+ * each once.
  */
-const ON_SWIFTSHADER = ['gpu', 'gpu_crash', 'model', 'arguments', 'tensor', 'shared'].map((name) => `browser/${name}.test.mjs`);
+const ON_SWIFTSHADER = ['gpu', 'gpu_crash', 'model', 'arguments', 'tensor'].map((name) => `browser/${name}.test.mjs`);
 
 /** Files in which the demo model says much: it pays to optimise its kernels. The others compile more than they run. */
 const OPTIMISED = ['demo_model', 'guide', 'page'].map((name) => `browser/${name}.test.mjs`);
@@ -33,7 +33,7 @@ const SOONER = { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' };
 /** Files whose subject is neither a GPU nor a kernel run their models on the CPU; with `RILLM_DEVICE=gpu` on a driver as well. */
 const ON_CPU = [
   ...['adapters', 'clients', 'embeddings', 'example_chats', 'folders', 'hostile', 'models', 'page_chat', 'page_models', 'requests'],
-  ...['responses', 'retries', 'serve', 'sources', 'structured', 'tool_calls', 'worker_lost'],
+  ...['responses', 'retries', 'serve', 'shared', 'sources', 'structured', 'tool_calls', 'worker_lost'],
 ].map((name) => `browser/${name}.test.mjs`);
 
 /** How to start the browser for a file, as options of playwright-core; undefined for SwiftShader. */

@@ -42,6 +42,11 @@ pub(super) fn write_soa(columns: &[f32], soa: &mut [f32]) {
     }
 }
 
+/// A row's columns, which are in their order, to memory that is there: in SoA or as they are.
+pub(super) fn write_row(columns: &[f32], soa: bool, out: &mut [f32]) {
+    if soa { write_soa(columns, out) } else { out.copy_from_slice(columns) }
+}
+
 /// Changes columns from `first` on of a vector in SoA, each with its number of `by`.
 pub(super) fn change_soa(soa: &mut [f32], first: usize, by: &[f32], change: impl Fn(f32, f32) -> f32) {
     let blocks = soa.len() / BLOCK;

@@ -4,7 +4,8 @@
 use crate::error::Result;
 use crate::sampler::mask_table::{Allowed, MaskTable};
 use crate::tensor::{
-    Capabilities, Case, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, grid_2d, on_cpu,
+    Capabilities, Case, CpuTensors, DType, Define, Desc, HostTensor, Kernel, Op, Reference, Rng, expect, grid_2d,
+    on_cpu,
 };
 
 /// Inputs: logits [rows, vocabulary] f32, masks [tables · n, words] u32, a bit for each token, the first token's the lowest of the
@@ -94,11 +95,7 @@ impl Reference for MaskLogits {
             let last = row * ring + (step + ring - 1) % ring;
             let owner = if tables > 1 { steps[4 * row + 3] as usize } else { 0 };
             let table = &of_tables[owner];
-            let now = match states[last] & MaskTable::ENTRY {
-                0 if states[last] == MaskTable::FREE => MaskTable::FREE,
-                0 => table.next(states[last], chosen[last]).0,
-                _ => states[last] & !MaskTable::ENTRY,
-            };
+            let now = state_after(table, states[last], chosen[last]);
             states[row * ring + step % ring] = now;
             if now == MaskTable::FREE {
                 continue;
@@ -118,6 +115,71 @@ impl Reference for MaskLogits {
         }
         inputs[5].set_u32(&states);
         Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &logits)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let CpuTensors { inputs, outputs, .. } = &mut tensors;
+        let [logits, masks, table, steps, chosen, states] = &mut inputs[..] else {
+            bail!(Internal, "mask_logits without six inputs")
+        };
+        let tables = table.desc.shape.elements() / MaskTable::WORDS;
+        let masks_of_each = masks.desc.shape.matrix()?.0 / tables;
+        let (rows, vocabulary) = logits.desc.shape.matrix()?;
+        let ring = chosen.desc.shape.elements() / rows;
+        let words = Self::words(vocabulary);
+        let (masks, table, steps, chosen) = (masks.u32s()?, table.u32s()?, steps.u32s()?, chosen.u32s()?);
+        let states = states.u32s_mut()?;
+        let out = outputs.first_mut().ok_or_else(|| err!(Internal, "mask_logits without an output"))?.f32s_mut()?;
+        out.copy_from_slice(logits.f32s()?);
+        for (row, logits) in out.chunks_mut(vocabulary).enumerate() {
+            let step = steps[4 * row + 1] as usize;
+            let last = row * ring + (step + ring - 1) % ring;
+            let owner = if tables > 1 { steps[4 * row + 3] as usize } else { 0 };
+            let table = MaskTable::from_words(table[owner * MaskTable::WORDS..][..MaskTable::WORDS].to_vec());
+            let now = state_after(&table, states[last], chosen[last]);
+            states[row * ring + step % ring] = now;
+            if now == MaskTable::FREE {
+                continue;
+            }
+            let forbid = |logits: &mut [f32]| {
+                logits.iter_mut().filter(|logit| !logit.is_nan()).for_each(|logit| *logit = f32::MIN);
+            };
+            match table.allowed(now) {
+                Allowed::All => {}
+                Allowed::One(one) => {
+                    // Past the end no token is allowed.
+                    let at = (one as usize).min(logits.len());
+                    forbid(&mut logits[..at]);
+                    forbid(&mut logits[(at + 1).min(vocabulary)..]);
+                }
+                Allowed::Mask(mask) => {
+                    let mask = &masks[(owner * masks_of_each + mask as usize) * words..][..words];
+                    for (logits, word) in logits.chunks_mut(32).zip(mask) {
+                        match *word {
+                            u32::MAX => {}
+                            0 => forbid(logits),
+                            word => {
+                                for (bit, logit) in logits.iter_mut().enumerate() {
+                                    if word >> bit & 1 == 0 && !logit.is_nan() {
+                                        *logit = f32::MIN;
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The state that a token leads to.
+fn state_after(table: &MaskTable, last: u32, token: u32) -> u32 {
+    match last & MaskTable::ENTRY {
+        0 if last == MaskTable::FREE => MaskTable::FREE,
+        0 => table.next(last, token).0,
+        _ => last & !MaskTable::ENTRY,
     }
 }
 

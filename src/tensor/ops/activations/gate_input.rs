@@ -1,13 +1,16 @@
 //! A gate, which goes through an activation, times columns of another tensor: a layer's part of per-layer embeddings (Gemma 3n).
 
+use rillm_cpu_kernels::gate;
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::zeros;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Activation;
 use crate::tensor::quant::BLOCK;
-use crate::tensor::soa::rows_to_soa;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::soa::{rows_to_soa, write_row};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: gate [tokens, columns], x [tokens, all]. Output: [tokens, columns], the gate's activation times the columns of x from `first` on.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +73,18 @@ impl Reference for GateInput {
         }
         let out = HostTensor::f32(inputs[0].shape.dims(), &out);
         Ok(vec![if self.soa { rows_to_soa(&out)? } else { out }])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [of_gate, x] = &tensors.inputs[..] else { bail!(Internal, "gate_input without two inputs") };
+        let ((_, columns), (_, all)) = (of_gate.desc.shape.matrix()?, x.desc.shape.matrix()?);
+        let mut gated = zeros(columns)?;
+        let rows = of_gate.f32s()?.chunks_exact(columns).zip(x.f32s()?.chunks_exact(all));
+        for ((of_gate, x), out) in rows.zip(tensors.outputs[0].f32s_mut()?.chunks_exact_mut(columns)) {
+            gate(self.activation.on_cpu(), of_gate, &x[self.first..], &mut gated);
+            write_row(&gated, self.soa, out);
+        }
+        Ok(())
     }
 }
 

@@ -2,11 +2,14 @@
 //!
 //! Source: gpt-oss' model card and transformers' `modeling_gpt_oss`.
 
+use rillm_cpu_kernels::gate_clamped;
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::zeros;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: gate and up, of one shape, which is the output's; or, in pairs, one tensor [rows, 2 · columns] whose even columns are the gate:
 /// output [rows, columns].
@@ -73,6 +76,19 @@ impl Reference for SwigluClamped {
         };
         let out: Vec<f32> = gate.iter().zip(&up).map(unit).collect();
         Ok(vec![HostTensor::f32(shape.dims(), &out)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let CpuTensors { inputs, outputs, .. } = &mut tensors;
+        let first = inputs[0].f32s()?;
+        let pairs = if self.pairs { first.len() / 2 } else { 0 };
+        let (mut gate, mut up) = (zeros(pairs)?, zeros(pairs)?);
+        for ((pair, gate), up) in first.chunks_exact(2).zip(&mut gate).zip(&mut up) {
+            (*gate, *up) = (pair[0], pair[1]);
+        }
+        let (gate, up) = if self.pairs { (&gate[..], &up[..]) } else { (first, inputs[1].f32s()?) };
+        gate_clamped(self.alpha, self.limit, gate, up, outputs[0].f32s_mut()?);
+        Ok(())
     }
 }
 

@@ -1,10 +1,12 @@
 //! Adds a row to every stream of a token but the first, in place (Gemma 3n).
 
+use rillm_cpu_kernels::add;
+
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, streams · columns] (changed), y [tokens, columns].
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +61,17 @@ impl Reference for AddToStreams {
         }
         inputs[0].set_f32(&x);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, y] = &mut tensors.inputs[..] else { bail!(Internal, "add_to_streams without two inputs") };
+        let ((_, all), (_, columns)) = (x.desc.shape.matrix()?, y.desc.shape.matrix()?);
+        for (x, y) in x.f32s_mut()?.chunks_exact_mut(all).zip(y.f32s()?.chunks_exact(columns)) {
+            for stream in x.chunks_exact_mut(columns).skip(1) {
+                add(stream, y);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,11 +1,14 @@
 //! The correction of alternating updates (AltUp, Baykal et al. 2023; Gemma 3n): all streams of a token move by what a layer changed in one.
 
+use rillm_cpu_kernels::{add_scaled, multiply};
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::{fits, zeros};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::AltupPredict;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, streams · columns], y [tokens, columns] (the layer's result for the active stream), routed [tokens, streams], weights
 /// [streams²], scale [columns]. With m the tanh of a token's `routed`, and c = weights · m + 1, the first output, as x, has in stream j:
@@ -87,6 +90,36 @@ impl Reference for AltupCorrect {
         }
         let outputs = [(&inputs[0], out), (&inputs[1], scaled)];
         Ok(outputs.into_iter().map(|(like, values)| HostTensor::f32(like.shape.dims(), &values)).collect())
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, y, routed, weights, scale] = &tensors.inputs[..] else {
+            bail!(Internal, "altup_correct without five inputs")
+        };
+        let (_, columns) = y.desc.shape.matrix()?;
+        let (streams, all) = (self.streams, self.streams * columns);
+        let (weights, scale) = (weights.f32s()?, scale.f32s()?);
+        let [corrected, scaled] = &mut tensors.outputs[..] else {
+            bail!(Internal, "altup_correct without two outputs")
+        };
+        let (corrected, scaled) = (corrected.f32s_mut()?, scaled.f32s_mut()?);
+        corrected.copy_from_slice(x.f32s()?);
+        let mut change = zeros(columns)?;
+        let tokens = corrected.chunks_exact_mut(all).zip(scaled.chunks_exact_mut(columns));
+        let tokens = tokens.zip(y.f32s()?.chunks_exact(columns)).zip(routed.f32s()?.chunks_exact(streams));
+        for (((corrected, scaled), y), routed) in tokens {
+            let m: Vec<f32> = routed.iter().map(|routed| routed.tanh()).collect();
+            let active = self.active * columns..(self.active + 1) * columns;
+            change.copy_from_slice(y);
+            fits(add_scaled(&mut change, -1.0, &corrected[active.clone()]))?;
+            for (stream, weights) in corrected.chunks_exact_mut(columns).zip(weights.chunks_exact(streams)) {
+                let share: f32 = weights.iter().zip(&m).map(|(weight, m)| weight * m).sum();
+                fits(add_scaled(stream, 1.0 + share, &change))?;
+            }
+            scaled.copy_from_slice(&corrected[active]);
+            multiply(scaled, scale);
+        }
+        Ok(())
     }
 }
 

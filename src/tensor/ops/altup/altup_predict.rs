@@ -1,10 +1,13 @@
 //! The prediction of alternating updates (AltUp, Baykal et al. 2023; Gemma 3n): the streams of a token mixed by a matrix that a router makes.
 
+use rillm_cpu_kernels::add_scaled;
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::fits;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, streams · columns], routed [tokens, streams], weights [streams³]. With m the tanh of a token's `routed`, and the matrix
 /// C = weights · m of [streams, streams], the output, as x, has in stream j: x_j + Σ C[j, i] · x_i.
@@ -78,6 +81,27 @@ impl Reference for AltupPredict {
             }
         }
         Ok(vec![HostTensor::f32(inputs[0].shape.dims(), &out)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, routed, weights] = &tensors.inputs[..] else { bail!(Internal, "altup_predict without three inputs") };
+        let (_, all) = x.desc.shape.matrix()?;
+        let (streams, columns) = (self.streams, all / self.streams);
+        let (x, routed, weights) = (x.f32s()?, routed.f32s()?, weights.f32s()?);
+        let out = tensors.outputs[0].f32s_mut()?;
+        out.copy_from_slice(x);
+        let tokens = x.chunks_exact(all).zip(routed.chunks_exact(streams));
+        for ((x, routed), out) in tokens.zip(out.chunks_exact_mut(all)) {
+            let m: Vec<f32> = routed.iter().map(|routed| routed.tanh()).collect();
+            let of_outputs = weights.chunks_exact(streams * streams).zip(out.chunks_exact_mut(columns));
+            for (weights, out) in of_outputs {
+                for (weights, x) in weights.chunks_exact(streams).zip(x.chunks_exact(columns)) {
+                    let share: f32 = weights.iter().zip(&m).map(|(weight, m)| weight * m).sum();
+                    fits(add_scaled(out, share, x))?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::quant::BLOCK;
 use crate::tensor::soa::from_soa;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns], position [4] u32 (the position of the first token, a step, whether the sequence has stopped, the number of the
 /// sequence) or [tokens, 4] for tokens of different sequences, and the rings (changed), [length · columns] or [sequences, length · columns].
@@ -83,6 +83,28 @@ impl Reference for KeepRows {
         }
         inputs[2].set_f32(&rings);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let descs: Vec<Desc> = tensors.inputs.iter().map(|input| input.desc).collect();
+        let (rows, _) = self.rows(&descs)?;
+        let [x, position, rings] = &mut tensors.inputs[..] else { bail!(Internal, "keep_rows without three inputs") };
+        let (tokens, columns) = x.desc.shape.matrix()?;
+        let placement = Placement::of("keep_rows", position.desc, tokens)?;
+        let (position, rings) = (position.u32s()?, rings.f32s_mut()?);
+        for (token, row) in x.f32s()?.chunks_exact(columns).enumerate() {
+            if placement.has_stopped(position, token) {
+                continue;
+            }
+            let at = placement.first_row(position, token, rows) + placement.position(position, token) % rows;
+            let kept = &mut rings[at * columns..(at + 1) * columns];
+            if self.soa {
+                kept.copy_from_slice(&from_soa(row));
+            } else {
+                kept.copy_from_slice(row);
+            }
+        }
+        Ok(())
     }
 }
 

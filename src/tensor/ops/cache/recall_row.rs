@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: rings [length · columns] or [sequences, length · columns], and position [4] u32 (a position, a step, whether the sequence has
 /// stopped, the number of the sequence) or [tokens, 4] for different sequences. Outputs: the rows [tokens, columns], zeros at position 0, and
@@ -74,6 +74,28 @@ impl Reference for RecallRow {
             }
         }
         Ok(vec![HostTensor::f32(&[tokens, self.columns], &out), HostTensor::u32(descs[1].shape.dims(), &before)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let descs: Vec<Desc> = tensors.inputs.iter().map(|input| input.desc).collect();
+        let (tokens, rows, _) = self.sizes(&descs)?;
+        let placement = Placement::of("recall_row", descs[1], tokens)?;
+        let (rings, position) = (tensors.inputs[0].f32s()?, tensors.inputs[1].u32s()?);
+        let [out, before] = &mut tensors.outputs[..] else { bail!(Internal, "recall_row without two outputs") };
+        let (out, before) = (out.f32s_mut()?, before.u32s_mut()?);
+        before.copy_from_slice(position);
+        for (token, out) in out.chunks_exact_mut(self.columns).enumerate() {
+            let words = &mut before[token * 4..];
+            if let Some(last) = placement.position(position, token).checked_sub(1) {
+                let row = placement.first_row(position, token, rows) + last % rows;
+                out.copy_from_slice(&rings[row * self.columns..(row + 1) * self.columns]);
+                words[0] -= 1;
+            } else {
+                out.fill(0.0);
+                words[2] = 1;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,10 +1,12 @@
 //! Multiplies each row by the sigmoid of a number of its own, in place: the gate of an expert that every token uses (Qwen2-MoE).
 
+use rillm_cpu_kernels::scale;
+
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns] (changed), gates [rows, 1].
 #[derive(Clone)]
@@ -53,6 +55,15 @@ impl Reference for GateRows {
         }
         inputs[0].set_f32(&x);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, gates] = &mut tensors.inputs[..] else { bail!(Internal, "gate_rows without two inputs") };
+        let (_, columns) = x.desc.shape.matrix()?;
+        for (row, gate) in x.f32s_mut()?.chunks_exact_mut(columns).zip(gates.f32s()?) {
+            scale(row, 1.0 / (1.0 + (-gate).exp()));
+        }
+        Ok(())
     }
 }
 

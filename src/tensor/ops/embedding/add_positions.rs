@@ -1,13 +1,17 @@
 //! Adds learned positions (Gehring et al. 2017) to the embeddings of tokens, in place.
 
+use rillm_cpu_kernels::add;
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::linear::row;
+use crate::tensor::cpu::zeros;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::cache::placement::Placement;
 use crate::tensor::quant::{BLOCK, in_cases};
-use crate::tensor::soa::to_soa;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::soa::{to_soa, write_row};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns] (changed), positions [rows here, columns], state [4] u32 (state[0] is the position of the first
 /// token) or [tokens, 4], one for each token's sequence. Past the end, the last position is added; the caller checks that there is room.
@@ -90,6 +94,24 @@ impl Reference for AddPositions {
         }
         inputs[0].set_f32(&x);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, positions, state] = &mut tensors.inputs[..] else {
+            bail!(Internal, "add_positions without three inputs")
+        };
+        let (tokens, columns) = x.desc.shape.matrix()?;
+        let placement = Placement::of("add_positions", state.desc, tokens)?;
+        let ((rows_here, _), state) = (positions.desc.shape.matrix()?, state.u32s()?);
+        let (mut in_order, mut added) = (zeros(columns)?, zeros(columns)?);
+        for (token, x) in x.f32s_mut()?.chunks_exact_mut(columns).enumerate() {
+            let position = placement.position(state, token).min(self.rows - 1);
+            let Some(here) = position.checked_sub(self.first_row).filter(|here| *here < rows_here) else { continue };
+            row(positions, here, &mut in_order)?;
+            write_row(&in_order, self.soa, &mut added);
+            add(x, &added);
+        }
+        Ok(())
     }
 }
 

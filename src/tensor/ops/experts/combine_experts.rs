@@ -1,12 +1,15 @@
 //! The weighted sum of the outputs of each token's experts, added to the residual stream or by itself.
 
+use rillm_cpu_kernels::{add, add_scaled};
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::{fits, zeros};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::quant::BLOCK;
-use crate::tensor::soa::rows_to_soa;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::soa::{rows_to_soa, write_row};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: y [tokens · used, columns], weights [tokens, used], and with `adds` x [tokens, columns] (changed: x += sum). Output
 /// without: [tokens, columns].
@@ -93,6 +96,31 @@ impl Reference for CombineExperts {
         let x: Vec<f32> = inputs[2].to_f32()?.iter().zip(sums.to_f32()?).map(|(x, sum)| x + sum).collect();
         inputs[2].set_f32(&x);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let CpuTensors { inputs, outputs, .. } = &mut tensors;
+        let (read, changed) = inputs.split_at_mut(2);
+        let [y, weights] = read else { bail!(Internal, "combine_experts without two inputs") };
+        let ((_, columns), (_, used)) = (y.desc.shape.matrix()?, weights.desc.shape.matrix()?);
+        let Some(out) = changed.first_mut().or(outputs.first_mut()) else {
+            bail!(Internal, "combine_experts without an output")
+        };
+        let (mut sum, mut in_order) = (zeros(columns)?, zeros(columns)?);
+        let tokens = y.f32s()?.chunks_exact(columns * used).zip(weights.f32s()?.chunks_exact(used));
+        for ((of_experts, weights), out) in tokens.zip(out.f32s_mut()?.chunks_exact_mut(columns)) {
+            in_order.fill(0.0);
+            for (y, weight) in of_experts.chunks_exact(columns).zip(weights) {
+                fits(add_scaled(&mut in_order, *weight, y))?;
+            }
+            write_row(&in_order, self.soa, &mut sum);
+            if self.adds {
+                add(out, &sum);
+            } else {
+                out.copy_from_slice(&sum);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,8 +1,11 @@
 //! What products with stacks of experts' matrices have in common: which of their inputs is what, whether the shapes fit, and for pairs that are
 //! grouped by expert the products on the CPU and the test cases.
 
+use rillm_cpu_kernels::{add, reserved};
+
 use super::group_experts::{GroupExperts, random_ids};
 use crate::error::Result;
+use crate::tensor::cpu::fits;
 use crate::tensor::cpu::linear::linear_rows;
 use crate::tensor::quant::Format;
 use crate::tensor::{Case, CpuTensors, Desc, HostTensor, Reference, Rng};
@@ -86,31 +89,34 @@ impl Stack {
         items.retain(|(_, expert)| (first..first + matrices).contains(expert));
         items.sort_by_key(|(_, expert)| *expert);
         let of_row = pairs / (x.len() / columns).max(1);
-        let weight = tensors.input(self.weight)?;
-        let biases = if self.bias { Some(tensors.input(self.weight + 1)?.f32s()?) } else { None };
-        let mut products = Vec::with_capacity(items.len() * rows);
+        let CpuTensors { inputs, outputs, .. } = tensors;
+        let (read, changed) = inputs.split_at_mut(self.out().min(descs.len()));
+        let weight = &read[self.weight];
+        let biases = if self.bias { Some(read[self.weight + 1].f32s()?) } else { None };
+        let out = match (self.part, changed.first_mut(), outputs.first_mut()) {
+            (Some(_), Some(out), _) => out.f32s_mut()?,
+            (None, _, Some(out)) => {
+                let out = out.f32s_mut()?;
+                out.fill(0.0);
+                out
+            }
+            _ => bail!(Internal, "a product of experts without an output"),
+        };
         for group in items.chunk_by(|a, b| a.1 == b.1) {
             let expert = group[0].1;
-            let x: Vec<f32> =
-                group.iter().flat_map(|(pair, _)| &x[pair / of_row * columns..][..columns]).copied().collect();
+            let mut of_group = fits(reserved(group.len() * columns))?;
+            for (pair, _) in group {
+                of_group.extend_from_slice(&x[pair / of_row * columns..][..columns]);
+            }
             let here = (expert - first) * rows;
-            let mut of_group = linear_rows(weight, here..here + rows, &x)?;
-            if let Some(biases) = biases {
-                for product in of_group.chunks_exact_mut(rows.max(1)) {
-                    product.iter_mut().zip(&biases[expert * rows..]).for_each(|(product, bias)| *product += bias);
+            let products = linear_rows(weight, here..here + rows, &of_group)?;
+            for ((pair, _), product) in group.iter().zip(products.chunks_exact(rows.max(1))) {
+                let out = &mut out[pair * rows..][..rows];
+                out.copy_from_slice(product);
+                if let Some(biases) = biases {
+                    add(out, &biases[expert * rows..][..rows]);
                 }
             }
-            products.extend(of_group);
-        }
-        let out = if self.part.is_some() {
-            tensors.changed(self.out())?.f32s_mut()?
-        } else {
-            let out = tensors.output(0)?.f32s_mut()?;
-            out.fill(0.0);
-            out
-        };
-        for ((pair, _), product) in items.iter().zip(products.chunks_exact(rows.max(1))) {
-            out[pair * rows..][..rows].copy_from_slice(product);
         }
         Ok(())
     }

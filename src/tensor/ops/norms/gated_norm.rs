@@ -1,13 +1,16 @@
 //! The RMS norm of a state space model's result beside its gate, group by group (Dao, Gu 2024, "Transformers are SSMs", Mamba-2).
 
+use rillm_cpu_kernels::{Activation, gate, rms_norm};
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::{fits, zeros};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::quant::BLOCK;
-use crate::tensor::soa::rows_to_soa;
+use crate::tensor::soa::{rows_to_soa, write_row};
 use crate::tensor::team::Team;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, length], the gate, as many columns of a matrix [tokens, columns], and weights [length], or [length / groups] that all groups
 /// share. Output: [tokens, length]. Each group of columns is normed by itself.
@@ -100,6 +103,31 @@ impl Reference for GatedNorm {
         }
         let out = HostTensor::f32(&[rows, length], &out);
         Ok(vec![if self.soa { rows_to_soa(&out)? } else { out }])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, gates, weights] = &tensors.inputs[..] else { bail!(Internal, "gated_norm without three inputs") };
+        let ((_, length), (_, columns)) = (x.desc.shape.matrix()?, gates.desc.shape.matrix()?);
+        let (x, gates, weights) = (x.f32s()?, gates.f32s()?, weights.f32s()?);
+        let of_group = length / self.groups;
+        let activation = Activation::Silu(self.gate_scale);
+        let (mut gated, mut normed) = (zeros(of_group)?, zeros(length)?);
+        let out = tensors.outputs[0].f32s_mut()?.chunks_exact_mut(length);
+        for ((x, gates), out) in x.chunks_exact(length).zip(gates.chunks_exact(columns)).zip(out) {
+            let groups = x.chunks_exact(of_group).zip(gates[self.gate_first..].chunks_exact(of_group));
+            let weights = weights.chunks_exact(of_group).cycle();
+            for (((x, gates), weights), out) in groups.zip(weights).zip(normed.chunks_exact_mut(of_group)) {
+                if self.first {
+                    fits(rms_norm(x, weights, self.epsilon, &mut gated))?;
+                    gate(activation, gates, &gated, out);
+                } else {
+                    gate(activation, gates, x, &mut gated);
+                    fits(rms_norm(&gated, weights, self.epsilon, out))?;
+                }
+            }
+            write_row(&normed, self.soa, out);
+        }
+        Ok(())
     }
 }
 

@@ -6,11 +6,11 @@
 //! products, which pays where the units for matrices do them; WGSL has none. Here the rows of S are independent of each other, so that
 //! a head goes to several workgroups, and its row to several lanes.
 
-use rillm_cpu_kernels::delta_step;
+use rillm_cpu_kernels::{Activation, delta_step, gate, rms_norm};
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::cpu::fits;
+use crate::tensor::cpu::{fits, zeros};
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::cache::placement::Placement;
@@ -241,7 +241,7 @@ impl Reference for GatedDelta {
     }
 
     fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
-        let [qkv, gate, beta, alpha, vectors, position, states] = &mut tensors.inputs[..] else {
+        let [qkv, gates, beta, alpha, vectors, position, states] = &mut tensors.inputs[..] else {
             bail!(Internal, "gated_delta without seven inputs")
         };
         let (tokens, columns) = qkv.desc.shape.matrix()?;
@@ -252,8 +252,9 @@ impl Reference for GatedDelta {
         let part = |input: &CpuTensor<'_>, number: usize| {
             Ok::<_, crate::Error>((input.desc.shape.matrix()?.1, self.first[number]))
         };
-        let (of_gate, of_beta, of_alpha) = (part(gate, 0)?, part(beta, 1)?, part(alpha, 2)?);
-        let (gate, beta, alpha) = (gate.f32s()?, beta.f32s()?, alpha.f32s()?);
+        let (of_gate, of_beta, of_alpha) = (part(gates, 0)?, part(beta, 1)?, part(alpha, 2)?);
+        let (gates, beta, alpha) = (gates.f32s()?, beta.f32s()?, alpha.f32s()?);
+        let mut normed = zeros(self.value_dim)?;
         let states = states.f32s_mut()?;
         let out =
             tensors.outputs.first_mut().ok_or_else(|| err!(Internal, "gated_delta without an output"))?.f32s_mut()?;
@@ -282,12 +283,10 @@ impl Reference for GatedDelta {
                     let read = &mut out[row * values + head * value_dim..][..value_dim];
                     fits(delta_step(state, [q, k, v], [decay, rate], read))?;
                     if self.normed {
-                        let mean = read.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / value_dim as f64;
-                        let scale = (1.0 / (mean + f64::from(self.epsilon)).sqrt()) as f32;
-                        for (j, read) in read.iter_mut().enumerate() {
-                            let gate = of_row(gate, of_gate, head * value_dim + j);
-                            *read *= scale * vectors[2 * self.heads + j] * gate / (1.0 + (-gate).exp());
-                        }
+                        fits(rms_norm(read, &vectors[2 * self.heads..][..value_dim], self.epsilon, &mut normed))?;
+                        let (all, first) = of_gate;
+                        let gates = &gates[row * all + first + head * value_dim..];
+                        gate(Activation::Silu(1.0), gates, &normed, read);
                     }
                 }
                 if self.soa {

@@ -2,14 +2,17 @@
 //! norms of queries and keys besides (Yang et al. 2024, "Gated Delta Networks: Improving Mamba2 with Delta Rule"), or between two gates
 //! (LFM2, Liquid AI 2025). The inputs of the last tokens are the state.
 
+use rillm_cpu_kernels::{Activation, activate, add_products, l2_norm, multiply};
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::cpu::{fits, zeros};
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::cache::placement::Placement;
 use crate::tensor::quant::BLOCK;
-use crate::tensor::soa::rows_to_soa;
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::soa::{rows_to_soa, write_row};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [tokens, columns], which holds the channels from column `first` on, weights [channels · taps] (the taps of a channel side by
 /// side, the present token's last; with `bias`, a number for each channel after them), position [4] u32 (the position of the first token, a
@@ -207,6 +210,76 @@ impl Reference for ShortConvolution {
         inputs[3].set_f32(&states);
         let out = HostTensor::f32(&[tokens, self.channels], &out);
         Ok(vec![if self.is_soa() { rows_to_soa(&out)? } else { out }])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, weights, position, states] = &mut tensors.inputs[..] else {
+            bail!(Internal, "short_convolution without four inputs")
+        };
+        let (tokens, columns) = x.desc.shape.matrix()?;
+        let placement = Placement::of("short_convolution", position.desc, tokens)?;
+        let len = placement.state_len("short_convolution", states.desc)?;
+        let (x, position, states) = (x.f32s()?, position.u32s()?, states.f32s_mut()?);
+        let (channels, before) = (self.channels, self.taps - 1);
+        let (weights, bias) = weights.f32s()?.split_at(channels * self.taps);
+        // Tap by tap, so that channels are neighbours.
+        let mut of_taps = zeros(weights.len())?;
+        for (channel, weights) in weights.chunks_exact(self.taps).enumerate() {
+            for (tap, weight) in weights.iter().enumerate() {
+                of_taps[tap * channels + channel] = *weight;
+            }
+        }
+        let out = tensors
+            .outputs
+            .first_mut()
+            .ok_or_else(|| err!(Internal, "short_convolution without an output"))?
+            .f32s_mut()?;
+        let mut sums = zeros(channels)?;
+        // The inputs that the present token sees, as a ring: what came first is at the sequence's number of it, modulo the taps.
+        let mut seen = zeros(channels * self.taps)?;
+        for run in placement.runs(tokens) {
+            let state = &mut states[placement.first_row(position, run.start, len)..][..before * channels];
+            if placement.position(position, run.start) == 0 {
+                seen.fill(0.0);
+            } else {
+                seen[..state.len()].copy_from_slice(state);
+            }
+            let place = |number: usize| number % self.taps * channels;
+            for (first, token) in run.clone().enumerate() {
+                let row = &x[token * columns + self.first..(token + 1) * columns];
+                let part = |number: usize| &row[number * channels..][..channels];
+                let present = &mut seen[place(first + before)..][..channels];
+                present.copy_from_slice(part(0));
+                if self.is_gated() {
+                    multiply(present, part(2));
+                }
+                if self.bias {
+                    sums.copy_from_slice(bias);
+                } else {
+                    sums.fill(0.0);
+                }
+                for (tap, weights) in of_taps.chunks_exact(channels).enumerate() {
+                    fits(add_products(&mut sums, weights, &seen[place(first + tap)..][..channels]))?;
+                }
+                if self.is_gated() {
+                    multiply(&mut sums, part(1));
+                } else {
+                    activate(Activation::Silu(1.0), &mut sums);
+                }
+                let (key_heads, dim) = self.keys();
+                for (head, values) in sums[..self.normed()].chunks_exact_mut(dim).enumerate() {
+                    let factor = if head < key_heads { (dim as f32).sqrt().recip() } else { 1.0 };
+                    l2_norm(values, factor, EPSILON as f32);
+                }
+                write_row(&sums, self.is_soa(), &mut out[token * channels..][..channels]);
+            }
+            if !placement.has_stopped(position, run.start) {
+                for (number, state) in (run.len()..).zip(state.chunks_exact_mut(channels)) {
+                    state.copy_from_slice(&seen[place(number)..][..channels]);
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,9 +1,12 @@
 //! The largest element of each row: the greedy tokens of several positions at once.
 
+use rillm_cpu_kernels::extremes;
+
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
+use crate::tensor::on_cpu::by_reference;
 use crate::tensor::op::{expect, on_cpu};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x [rows, columns]. Output: [rows] u32, the column of each row's largest element, the first among equals; u32::MAX for
 /// a row that holds a NaN, or only -∞. The same choice as `sample_partial` and `sample_merge` with temperature 0.
@@ -52,6 +55,21 @@ impl Reference for Argmax {
             if row[best] <= f32::MIN { u32::MAX } else { best as u32 }
         });
         Ok(vec![HostTensor::u32(&[rows], &best.collect::<Vec<u32>>())])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let x = tensors.input(0)?;
+        let (_, columns) = x.desc.shape.matrix()?;
+        let best = |row: &[f32]| extremes(row).map(|[_, largest]| (row.iter().position(|x| *x == largest), largest));
+        let found: Vec<_> = x.f32s()?.chunks_exact(columns).map(best).collect();
+        // What is no number, or infinite, is seldom.
+        if found.iter().any(Option::is_none) {
+            return by_reference(self, tensors);
+        }
+        for (out, (column, largest)) in tensors.outputs[0].u32s_mut()?.iter_mut().zip(found.into_iter().flatten()) {
+            *out = column.filter(|_| largest > f32::MIN).map_or(u32::MAX, |column| column as u32);
+        }
+        Ok(())
     }
 }
 

@@ -1,10 +1,12 @@
 //! Means of consecutive rows of a matrix: the vector of each text from those of its tokens.
 
+use rillm_cpu_kernels::{add, scale};
+
 use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], spans [n, 2] u32: the range of each mean, first row and end; at least one row, and none past the
 /// last. Output: [n, columns].
@@ -54,6 +56,19 @@ impl Reference for MeanRows {
             }
         }
         Ok(vec![HostTensor::f32(&[spans.len() / 2, columns], &out)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, spans] = &tensors.inputs[..] else { bail!(Internal, "mean_rows without two inputs") };
+        let (_, columns) = x.desc.shape.matrix()?;
+        let (x, spans) = (x.f32s()?, spans.u32s()?);
+        for (span, out) in spans.chunks_exact(2).zip(tensors.outputs[0].f32s_mut()?.chunks_exact_mut(columns)) {
+            let (begin, end) = (span[0] as usize, span[1] as usize);
+            out.fill(0.0);
+            x[begin * columns..end * columns].chunks_exact(columns).for_each(|row| add(out, row));
+            scale(out, 1.0 / (end - begin) as f32);
+        }
+        Ok(())
     }
 }
 

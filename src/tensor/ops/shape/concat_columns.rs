@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: a [rows, n], b [rows, m]. Output: [rows, n + m], a row of a, then the same row of b.
 #[derive(Clone)]
@@ -45,6 +45,17 @@ impl Reference for ConcatColumns {
         let (a, b) = (inputs[0].to_f32()?, inputs[1].to_f32()?);
         let out: Vec<f32> = (0..rows).flat_map(|row| [&a[row * n..][..n], &b[row * m..][..m]].concat()).collect();
         Ok(vec![HostTensor::f32(&[rows, n + m], &out)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [a, b] = &tensors.inputs[..] else { bail!(Internal, "concat_columns without two inputs") };
+        let ((_, n), (_, m)) = (a.desc.shape.matrix()?, b.desc.shape.matrix()?);
+        let rows = a.f32s()?.chunks_exact(n).zip(b.f32s()?.chunks_exact(m));
+        for ((a, b), out) in rows.zip(tensors.outputs[0].f32s_mut()?.chunks_exact_mut(n + m)) {
+            out[..n].copy_from_slice(a);
+            out[n..].copy_from_slice(b);
+        }
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns], all [rows, all columns] (changed: columns `first` to `first + columns`).
 #[derive(Clone)]
@@ -60,6 +60,15 @@ impl Reference for PlaceColumns {
         }
         inputs[1] = HostTensor::f32(&[rows, all_columns], &all);
         Ok(vec![])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let [x, all] = &mut tensors.inputs[..] else { bail!(Internal, "place_columns without two inputs") };
+        let ((_, columns), (_, all_columns)) = (x.desc.shape.matrix()?, all.desc.shape.matrix()?);
+        for (x, all) in x.f32s()?.chunks_exact(columns).zip(all.f32s_mut()?.chunks_exact_mut(all_columns)) {
+            all[self.first..self.first + columns].copy_from_slice(x);
+        }
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x [rows, columns]. Output: [rows, count], columns `first..first + count`.
 #[derive(Clone)]
@@ -51,6 +51,17 @@ impl Reference for SliceColumns {
         let out: Vec<f32> =
             x.chunks_exact(columns).flat_map(|row| &row[self.first..self.first + self.count]).copied().collect();
         Ok(vec![HostTensor::f32(&[rows, self.count], &out)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let x = &tensors.inputs[0];
+        let (_, columns) = x.desc.shape.matrix()?;
+        // No columns are no rows to copy.
+        let rows = x.f32s()?.chunks_exact(columns.max(1));
+        for (x, out) in rows.zip(tensors.outputs[0].f32s_mut()?.chunks_exact_mut(self.count.max(1))) {
+            out.copy_from_slice(&x[self.first..self.first + self.count]);
+        }
+        Ok(())
     }
 }
 

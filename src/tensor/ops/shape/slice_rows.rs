@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::gpu::Capabilities;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
-use crate::tensor::{Case, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
+use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Input: x [rows, columns]. Output: [count, columns], rows `first..first + count`.
 #[derive(Clone)]
@@ -50,6 +50,13 @@ impl Reference for SliceRows {
         let x = inputs[0].to_f32()?;
         let rows = &x[self.first * columns..(self.first + self.count) * columns];
         Ok(vec![HostTensor::f32(&[self.count, columns], rows)])
+    }
+
+    fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
+        let x = &tensors.inputs[0];
+        let (_, columns) = x.desc.shape.matrix()?;
+        let rows = &x.f32s()?[self.first * columns..(self.first + self.count) * columns];
+        tensors.outputs[0].write_f32s(rows)
     }
 }
 
