@@ -1,12 +1,13 @@
-// The engine in Firefox: answers of the demo model against its reference, structured output, tools, the loss of the GPU, training, embeddings, and
-// the demo page.
+// The engine in Firefox: answers of the demo model against its reference, structured output, tools, the loss of the GPU, training, embeddings, what is
+// kept and clients of OpenAI's API without a GPU, and the demo page.
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { copyFileSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { goldenJson, relativeError, root } from '../browser/browser.mjs';
+import { askByClients, bundleClients } from '../browser/clients/clients.mjs';
 import { MODEL, NO_MODEL, prompt, testAnswers } from '../browser/demo_answers.mjs';
 import { serveFrame } from '../browser/frame.mjs';
 import { makeLosses, prepareLosses } from '../browser/losses.mjs';
@@ -170,6 +171,66 @@ test('without a GPU: on the CPU, in a worker and on the page, streamed, two at o
     assert.deepEqual(texts, Array(3).fill(wanted));
   }
   await opened.close();
+});
+
+test('on the CPU: models are kept, in a worker and on the page, until they are deleted', LIMIT, async () => {
+  const { run, close } = await stage.openPage({ address: PACKAGE, isOnCpu: true });
+  for (const worker of [true, false]) {
+    const name = `kept-${worker}.gguf`;
+    const load = () =>
+      run(
+        async ([url, worker]) => {
+          const events = [];
+          let got;
+          const code = await failure(
+            withEngine(url, { worker, onEvent: ({ type }) => events.push(type) }, async (engine) => {
+              const { choices } = await engine.completions.create({
+                prompt: 'The small boat',
+                max_tokens: 8,
+                temperature: 0,
+                ignore_eos: true,
+              });
+              got = { text: choices[0].text, device: engine.info.device };
+            }),
+          );
+          return { ...got, code: code?.code ?? code, events: events.filter((type) => type !== 'progress') };
+        },
+        [`/made/${name}`, worker],
+      );
+    copyFileSync(join(root, 'tests/golden/tiny_llama/tied-q8_0.gguf'), join(stage.made, name));
+    const first = await load();
+    assert.equal(first.device, 'cpu');
+    assert.ok(first.text.length > 0);
+    // From here on the server has it no more.
+    rmSync(join(stage.made, name));
+    assert.deepEqual(await load(), first);
+    const listed = await run(async (name) => {
+      const names = async () => (await rillm.models.list()).map(({ name }) => name).filter((kept) => kept.endsWith(name));
+      const before = await names();
+      await rillm.models.delete(`/made/${name}`);
+      return [before.length, (await names()).length];
+    }, name);
+    assert.deepEqual(listed, [1, 0]);
+    assert.equal((await load()).code, 'http');
+  }
+  await close();
+});
+
+test('on the CPU: clients of OpenAI’s API say what the engine says, whole and streamed, and call a tool', DEMO, async () => {
+  await bundleClients(stage.made);
+  const { page, run, close } = await stage.openPage({ address: PACKAGE, isOnCpu: true });
+  await page.evaluate(async (model) => {
+    await import('/made/clients/page.js');
+    globalThis.engine = await rillm.Engine.load(model, { onWarning: () => {} });
+  }, `/${MODEL}`);
+  const { messages, tools, text } = prompt('tool call');
+  const { said, calls } = await run(askByClients, { messages: prompt('arithmetic, three digits').messages, tools, calling: messages });
+  assert.ok(said[0].length > 0);
+  assert.deepEqual(said, Array(7).fill(said[0]));
+  assert.deepEqual(calls, [JSON.parse(/<tool_call>\n(.*)\n<\/tool_call>/.exec(text)[1])]);
+  assert.equal(await run(() => engine.info.device), 'cpu');
+  await run(() => engine.dispose());
+  await close();
 });
 
 test('embeddings agree with the reference', LIMIT, async () => {

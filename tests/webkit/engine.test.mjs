@@ -8,6 +8,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { HOW_TO_GET_WEBKIT, webkitDriver } from '../../scripts/webkit.mjs';
 import { goldenJson, relativeError, root } from '../browser/browser.mjs';
+import { askByClients, bundleClients } from '../browser/clients/clients.mjs';
 import { MODEL, NO_MODEL, prompt, testAnswers } from '../browser/demo_answers.mjs';
 import { serveFrame } from '../browser/frame.mjs';
 import { screenshot } from '../browser/page/stage.mjs';
@@ -107,6 +108,22 @@ describe('an engine of the demo model', DEMO, () => {
       wrong: [400, 'invalid_request'],
     });
     assert.match(got.type, /^text\/event-stream/);
+  });
+
+  test('clients of OpenAI’s API say what the engine says, whole and streamed, and call a tool', DEMO, async () => {
+    await bundleClients(stage.made);
+    await demo.run(async () => {
+      const script = Object.assign(document.createElement('script'), { type: 'module', src: '/made/clients/page.js' });
+      await new Promise((resolve, reject) => {
+        Object.assign(script, { onload: resolve, onerror: () => reject(new Error('the clients are not there')) });
+        document.head.append(script);
+      });
+    });
+    const { messages, tools, text } = prompt('tool call');
+    const { said, calls } = await demo.run(askByClients, { messages: prompt('rillm facts').messages, tools, calling: messages });
+    assert.ok(said[0].length > 0);
+    assert.deepEqual(said, Array(7).fill(said[0]));
+    assert.deepEqual(calls, [JSON.parse(/<tool_call>\n(.*)\n<\/tool_call>/.exec(text)[1])]);
   });
 
   test('aborts while it loads, takes a prompt in, waits and answers; what comes after is as ever', DEMO, async () => {
@@ -281,29 +298,37 @@ test('the demo page says that the CPU runs models, loads its own and answers, st
   await until('the model is not loaded', () => document.getElementById('model-summary')?.textContent.includes('Loaded in') ?? false);
   // It is gone with the first question.
   const notice = await run(() => document.getElementById('notice').textContent);
-  await run(() => {
-    globalThis.lengths = new Set();
-    new MutationObserver(() => lengths.add(document.querySelector('.message.assistant')?.textContent.length)).observe(
-      document.getElementById('log'),
-      { childList: true, subtree: true, characterData: true },
-    );
-    const field = document.getElementById('prompt');
-    field.value = 'What is 12 plus 30?';
-    field.dispatchEvent(new Event('input', { bubbles: true }));
-    document.getElementById('composer').requestSubmit();
-  });
-  await until('there is no answer', () => document.querySelector('.message.assistant:not([aria-busy])') !== null);
+  const ask = async (question) => {
+    await run((question) => {
+      globalThis.lengths = new Set();
+      globalThis.before = document.querySelectorAll('.message.assistant').length;
+      const answers = () => [...document.querySelectorAll('.message.assistant')].slice(before);
+      new MutationObserver(() => lengths.add(answers()[0]?.textContent.length)).observe(document.getElementById('log'), {
+        childList: true,
+        subtree: true,
+        characterData: true,
+      });
+      const field = document.getElementById('prompt');
+      field.value = question;
+      field.dispatchEvent(new Event('input', { bubbles: true }));
+      document.getElementById('composer').requestSubmit();
+    }, question);
+    await until('there is no answer', () => document.querySelectorAll('.message.assistant:not([aria-busy])').length > before);
+  };
+  await ask('What is 12 plus 30?');
   const got = await run(() => ({
     answer: document.querySelector('.message.assistant').textContent,
-    pieces: lengths.size,
     hasGpu: navigator.gpu !== undefined,
     isWider: document.documentElement.scrollWidth > document.documentElement.clientWidth,
   }));
   mkdirSync(dirname(screenshot('webkit')), { recursive: true });
   writeFileSync(`${screenshot('webkit')}.png`, await session.picture());
   assert.match(got.answer, /\b42\b/);
-  assert.ok(got.pieces > 2, 'the answer came in pieces');
   if (!got.hasGpu) assert.match(notice, /gives this page no GPU, so the CPU runs the models/);
   assert.equal(got.isWider, false);
+  // A long one: what comes between two frames is shown at once.
+  await ask('Tell me a story.');
+  const pieces = await run(() => lengths.size);
+  assert.ok(pieces > 2, `the answer came in ${pieces} pieces`);
   await close();
 });

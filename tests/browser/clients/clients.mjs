@@ -10,23 +10,68 @@ import { openStage, root } from '../browser.mjs';
 const MODEL = 'models/demo/rillm-demo-q4_0.gguf';
 export const LIMIT = { timeout: 300_000, skip: !existsSync(join(root, MODEL)) && `not there: ${MODEL}` };
 
-/**
- * Opens the page. `run(fn, argument)` runs a function in it, which travels as source text and finds there: the clients, `assert`, `rillm`,
- * `engine`, and what `prepare` has set.
- */
-export async function openClients(prepare, model = `/${MODEL}`, options = {}) {
-  const stage = await openStage();
+/** Bundles the clients for pages of a site that serves the folder `made`: they import `/made/clients/page.js`. */
+export async function bundleClients(made) {
   await build({
     configFile: false,
     logLevel: 'error',
     root,
     define: { 'process.env.NODE_ENV': '"production"' },
     build: {
-      outDir: join(stage.made, 'clients'),
+      outDir: join(made, 'clients'),
       minify: false,
       lib: { entry: join(root, 'tests/browser/clients/page.js'), formats: ['es'], fileName: () => 'page.js' },
     },
   });
+}
+
+/**
+ * Runs in the page of any browser: asks the engine of the page by each client, whole and streamed, and for a call of a tool. Resolves to what each
+ * said, with the engine's own answer first, and to the arguments of the calls. The clients are imported as `clients`.
+ */
+export async function askByClients({ messages, tools, calling }) {
+  const options = { baseURL: 'http://engine.test/v1', apiKey: 'none', fetch: (...args) => engine.fetch(...args) };
+  const request = { model: 'rillm', temperature: 0, max_tokens: 60, messages };
+  const openai = new OpenAI({ ...options, maxRetries: 0, dangerouslyAllowBrowser: true });
+  const provider = createOpenAICompatible({ ...options, name: 'rillm' })('rillm');
+  const [{ content: prompt }] = messages;
+  const asked = { model: provider, temperature: 0, maxOutputTokens: 60, maxRetries: 0, prompt };
+  const chain = new langchain.ChatOpenAI({
+    model: 'rillm',
+    temperature: 0,
+    maxTokens: 60,
+    maxRetries: 0,
+    apiKey: 'none',
+    configuration: { baseURL: options.baseURL, fetch: options.fetch, dangerouslyAllowBrowser: true },
+  });
+  const joined = async (pieces, text) => {
+    const texts = [];
+    for await (const piece of pieces) texts.push(text(piece) ?? '');
+    return texts.join('');
+  };
+  const streamed = await openai.chat.completions.create({ ...request, stream: true });
+  const called = await openai.chat.completions.create({ ...request, max_tokens: 100, messages: calling, tools, tool_choice: 'required' });
+  return {
+    said: [
+      (await engine.chat.completions.create(request)).choices[0].message.content,
+      (await openai.chat.completions.create(request)).choices[0].message.content,
+      await joined(streamed, ({ choices }) => choices[0]?.delta.content),
+      (await ai.generateText(asked)).text,
+      await joined(ai.streamText(asked).textStream, (piece) => piece),
+      (await chain.invoke([['user', prompt]])).content,
+      await joined(await chain.stream([['user', prompt]]), ({ content }) => content),
+    ],
+    calls: called.choices[0].message.tool_calls.map(({ function: { name, arguments: text } }) => ({ name, arguments: JSON.parse(text) })),
+  };
+}
+
+/**
+ * Opens the page. `run(fn, argument)` runs a function in it, which travels as source text and finds there: the clients, `assert`, `rillm`,
+ * `engine`, and what `prepare` has set.
+ */
+export async function openClients(prepare, model = `/${MODEL}`, options = {}) {
+  const stage = await openStage();
+  await bundleClients(stage.made);
   const { page, prepare: prepareEngines, close } = await stage.openPage();
   await prepareEngines('/rillm/dist/index.js');
   await page.evaluate(
