@@ -28,7 +28,6 @@ before(async () => {
       const served = new URL(url).pathname.endsWith('/embeddings') ? encoder : engine;
       return served.fetch(url, init);
     };
-    const options = { baseURL: 'http://engine.test/v1', apiKey: 'none', fetch };
     Object.assign(globalThis, {
       WEATHER,
       ASK,
@@ -38,18 +37,7 @@ before(async () => {
       AI: { temperature: 0, maxOutputTokens: 100, maxRetries: 0, prompt: ASK.messages[0].content },
       sent,
       encoder: await rillm.Engine.load('/encoders/bert/model.gguf'),
-      openai: new OpenAI({ ...options, maxRetries: 0, dangerouslyAllowBrowser: true }),
-      provider: createOpenAICompatible({ ...options, name: 'rillm', includeUsage: true, supportsStructuredOutputs: true }),
-      chain: (more = {}) =>
-        new langchain.ChatOpenAI({
-          model: 'rillm',
-          temperature: 0,
-          maxTokens: 100,
-          maxRetries: 0,
-          apiKey: 'none',
-          configuration: { baseURL: options.baseURL, fetch, dangerouslyAllowBrowser: true },
-          ...more,
-        }),
+      ...clientsOf(fetch),
       aiTools: (asked) => ({
         get_weather: ai.tool({
           description: WEATHER.description,

@@ -182,7 +182,7 @@ test('on the CPU: models are kept, in a worker and on the page, until they are d
         async ([url, worker]) => {
           const events = [];
           let got;
-          const code = await failure(
+          const { code } = await failure(
             withEngine(url, { worker, onEvent: ({ type }) => events.push(type) }, async (engine) => {
               const { choices } = await engine.completions.create({
                 prompt: 'The small boat',
@@ -193,7 +193,7 @@ test('on the CPU: models are kept, in a worker and on the page, until they are d
               got = { text: choices[0].text, device: engine.info.device };
             }),
           );
-          return { ...got, code: code?.code ?? code, events: events.filter((type) => type !== 'progress') };
+          return { ...got, code, events: events.filter((type) => type !== 'progress') };
         },
         [`/made/${name}`, worker],
       );

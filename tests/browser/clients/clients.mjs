@@ -27,23 +27,14 @@ export async function bundleClients(made) {
 
 /**
  * Runs in the page of any browser: asks the engine of the page by each client, whole and streamed, and for a call of a tool. Resolves to what each
- * said, with the engine's own answer first, and to the arguments of the calls. The clients are imported as `clients`.
+ * said, with the engine's own answer first, and to the calls. The page has imported the clients.
  */
 export async function askByClients({ messages, tools, calling }) {
-  const options = { baseURL: 'http://engine.test/v1', apiKey: 'none', fetch: (...args) => engine.fetch(...args) };
+  const { openai, provider, chain } = clientsOf((...args) => engine.fetch(...args));
   const request = { model: 'rillm', temperature: 0, max_tokens: 60, messages };
-  const openai = new OpenAI({ ...options, maxRetries: 0, dangerouslyAllowBrowser: true });
-  const provider = createOpenAICompatible({ ...options, name: 'rillm' })('rillm');
   const [{ content: prompt }] = messages;
-  const asked = { model: provider, temperature: 0, maxOutputTokens: 60, maxRetries: 0, prompt };
-  const chain = new langchain.ChatOpenAI({
-    model: 'rillm',
-    temperature: 0,
-    maxTokens: 60,
-    maxRetries: 0,
-    apiKey: 'none',
-    configuration: { baseURL: options.baseURL, fetch: options.fetch, dangerouslyAllowBrowser: true },
-  });
+  const asked = { model: provider('rillm'), temperature: 0, maxOutputTokens: 60, maxRetries: 0, prompt };
+  const langchain = chain({ maxTokens: 60 });
   const joined = async (pieces, text) => {
     const texts = [];
     for await (const piece of pieces) texts.push(text(piece) ?? '');
@@ -58,8 +49,8 @@ export async function askByClients({ messages, tools, calling }) {
       await joined(streamed, ({ choices }) => choices[0]?.delta.content),
       (await ai.generateText(asked)).text,
       await joined(ai.streamText(asked).textStream, (piece) => piece),
-      (await chain.invoke([['user', prompt]])).content,
-      await joined(await chain.stream([['user', prompt]]), ({ content }) => content),
+      (await langchain.invoke([['user', prompt]])).content,
+      await joined(await langchain.stream([['user', prompt]]), ({ content }) => content),
     ],
     calls: called.choices[0].message.tool_calls.map(({ function: { name, arguments: text } }) => ({ name, arguments: JSON.parse(text) })),
   };

@@ -12,10 +12,30 @@ import { z } from 'zod';
 
 import { assert } from './assert.js';
 
+/** The clients of a server that `fetch` asks; none tries again by itself. */
+function clientsOf(fetch) {
+  const options = { baseURL: 'http://engine.test/v1', apiKey: 'none', fetch };
+  return {
+    openai: new OpenAI({ ...options, maxRetries: 0, dangerouslyAllowBrowser: true }),
+    provider: createOpenAICompatible({ ...options, name: 'rillm', includeUsage: true, supportsStructuredOutputs: true }),
+    chain: (more = {}) =>
+      new langchain.ChatOpenAI({
+        model: 'rillm',
+        temperature: 0,
+        maxTokens: 100,
+        maxRetries: 0,
+        apiKey: 'none',
+        configuration: { baseURL: options.baseURL, fetch, dangerouslyAllowBrowser: true },
+        ...more,
+      }),
+  };
+}
+
 Object.assign(globalThis, {
   OpenAI,
   ai,
   assert,
+  clientsOf,
   createOpenAI,
   createOpenAICompatible,
   langchain: { ...langchain, ...messages, ...tools },
