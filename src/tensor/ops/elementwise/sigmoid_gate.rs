@@ -8,7 +8,7 @@ use crate::tensor::cpu::zeros;
 use crate::tensor::exec::grid_2d;
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::quant::BLOCK;
-use crate::tensor::soa::{from_soa, to_soa, write_soa};
+use crate::tensor::soa::{from_soa, to_soa, write_row};
 use crate::tensor::{Case, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng};
 
 /// Inputs: x [rows, columns] (changed), whose rows are in SoA if `soa`, and gates [rows, gates], whose rows are in their order. A gate is for columns /
@@ -80,19 +80,16 @@ impl Reference for SigmoidGate {
         let [x, gate] = &mut tensors.inputs[..] else { bail!(Internal, "sigmoid_gate without two inputs") };
         let ((_, columns), (_, gates)) = (x.desc.shape.matrix()?, gate.desc.shape.matrix()?);
         let mut of_gates = zeros(gates)?;
-        // A gate for each column, in the order of x.
-        let mut of_columns = zeros(columns)?;
-        let mut in_soa = zeros(if self.soa { columns } else { 0 })?;
+        // A gate for each column: in their order, and in that of x.
+        let (mut of_columns, mut of_x) = (zeros(columns)?, zeros(columns)?);
         for (x, gate) in x.f32s_mut()?.chunks_exact_mut(columns).zip(gate.f32s()?.chunks_exact(gates)) {
             of_gates.copy_from_slice(gate);
             activate(Activation::Sigmoid, &mut of_gates);
             for (columns, gate) in of_columns.chunks_exact_mut(columns / gates).zip(&of_gates) {
                 columns.fill(*gate);
             }
-            if self.soa {
-                write_soa(&of_columns, &mut in_soa);
-            }
-            multiply(x, if self.soa { &in_soa } else { &of_columns });
+            write_row(&of_columns, self.soa, &mut of_x);
+            multiply(x, &of_x);
         }
         Ok(())
     }

@@ -113,11 +113,11 @@ impl Reference for CombineExperts {
             for (y, weight) in of_experts.chunks_exact(columns).zip(weights) {
                 fits(add_scaled(&mut in_order, *weight, y))?;
             }
-            write_row(&in_order, self.soa, &mut sum);
             if self.adds {
+                write_row(&in_order, self.soa, &mut sum);
                 add(out, &sum);
             } else {
-                out.copy_from_slice(&sum);
+                write_row(&in_order, self.soa, out);
             }
         }
         Ok(())

@@ -50,10 +50,10 @@ impl Reference for ConcatColumns {
     fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
         let [a, b] = &tensors.inputs[..] else { bail!(Internal, "concat_columns without two inputs") };
         let ((_, n), (_, m)) = (a.desc.shape.matrix()?, b.desc.shape.matrix()?);
-        let rows = a.f32s()?.chunks_exact(n).zip(b.f32s()?.chunks_exact(m));
-        for ((a, b), out) in rows.zip(tensors.outputs[0].f32s_mut()?.chunks_exact_mut(n + m)) {
-            out[..n].copy_from_slice(a);
-            out[n..].copy_from_slice(b);
+        let (a, b) = (a.f32s()?, b.f32s()?);
+        for (row, out) in tensors.outputs[0].f32s_mut()?.chunks_exact_mut((n + m).max(1)).enumerate() {
+            out[..n].copy_from_slice(&a[row * n..][..n]);
+            out[n..].copy_from_slice(&b[row * m..][..m]);
         }
         Ok(())
     }

@@ -56,10 +56,9 @@ impl Reference for SliceColumns {
     fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
         let x = &tensors.inputs[0];
         let (_, columns) = x.desc.shape.matrix()?;
-        // No columns are no rows to copy.
-        let rows = x.f32s()?.chunks_exact(columns.max(1));
-        for (x, out) in rows.zip(tensors.outputs[0].f32s_mut()?.chunks_exact_mut(self.count.max(1))) {
-            out.copy_from_slice(&x[self.first..self.first + self.count]);
+        let x = x.f32s()?;
+        for (row, out) in tensors.outputs[0].f32s_mut()?.chunks_exact_mut(self.count.max(1)).enumerate() {
+            out.copy_from_slice(&x[row * columns + self.first..][..self.count]);
         }
         Ok(())
     }
