@@ -17,7 +17,7 @@ mod memory;
 mod team;
 
 pub use kernel::{CpuKernel, Lent, Problem};
-pub use team::{Team, TeamAttention, TeamBytes, TeamMatrix};
+pub use team::{Team, TeamAttention, TeamBytes, TeamFeedForward, TeamMatrix};
 
 use std::sync::Arc;
 

@@ -38,6 +38,42 @@ pub struct TeamAttention<'a> {
     pub numbers: &'a [f32],
 }
 
+/// A feed-forward with two packed matrices in a team's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct TeamFeedForward<'a> {
+    /// [inner, columns], or [2 · inner, columns] with gates first.
+    pub up: TeamMatrix,
+    /// [outputs, inner].
+    pub down: TeamMatrix,
+    /// The function between them (`Activation::words` of the crate `rillm-cpu-kernels`).
+    pub activation: [u32; 2],
+    /// Whether it is that of gates.
+    pub is_gated: bool,
+    /// Activations [tokens, columns].
+    pub x: &'a [f32],
+    /// What is added to a token's first products, or nothing.
+    pub bias: &'a [f32],
+}
+
+impl TeamFeedForward<'_> {
+    /// How many tokens there are.
+    pub fn tokens(&self) -> usize {
+        self.x.len().checked_div(self.up.columns).unwrap_or(0)
+    }
+
+    /// Both matrices and the rest but the numbers, as `feed_forward` of the crate `rillm-cpu-team` takes them. `None` if an address has more than 32
+    /// bits.
+    pub fn words(&self) -> Option<[u32; 12]> {
+        let Self { up, down, activation: [kind, number], .. } = *self;
+        let word = |number: usize| u32::try_from(number).ok();
+        let [of_up, of_down] = [up, down].map(|TeamMatrix { at, gguf_type, rows, columns, .. }| {
+            Some([word(at)?, gguf_type, word(rows)?, word(columns)?])
+        });
+        let ([a, b, c, d], [e, f, g, h]) = (of_up?, of_down?);
+        Some([a, b, c, d, e, f, g, h, word(self.tokens())?, u32::from(self.is_gated), kind, number])
+    }
+}
+
 /// Threads that multiply and attend, and their memory.
 pub trait Team: Debug + WasmNotSendSync {
     /// Zeros, at an address that is a multiple of 16. `None` if there is no room.
@@ -60,6 +96,9 @@ pub trait Team: Debug + WasmNotSendSync {
 
     /// Attention: sums and totals, as long as its words say.
     fn attend(&self, attention: TeamAttention<'_>, sums: &mut [f32], totals: &mut [f32]) -> Result<(), Problem>;
+
+    /// A feed-forward, written to `out` [tokens, outputs].
+    fn feed_forward(&self, feed_forward: TeamFeedForward<'_>, out: &mut [f32]) -> Result<(), Problem>;
 
     /// A row as floats.
     fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), Problem>;

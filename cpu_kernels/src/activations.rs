@@ -21,6 +21,33 @@ pub enum Activation {
     Sigmoid,
 }
 
+impl Activation {
+    /// What it is as two words, for another memory.
+    pub fn words(self) -> [u32; 2] {
+        match self {
+            Self::Silu(scale) => [0, scale.to_bits()],
+            Self::GeluTanh => [1, 0],
+            Self::Gelu => [2, 0],
+            Self::Relu => [3, 0],
+            Self::ReluSquared => [4, 0],
+            Self::Sigmoid => [5, 0],
+        }
+    }
+
+    /// The function that `words` gave. `None` for others.
+    pub fn of_words([kind, number]: [u32; 2]) -> Option<Self> {
+        Some(match kind {
+            0 => Self::Silu(f32::from_bits(number)),
+            1 => Self::GeluTanh,
+            2 => Self::Gelu,
+            3 => Self::Relu,
+            4 => Self::ReluSquared,
+            5 => Self::Sigmoid,
+            _ => return None,
+        })
+    }
+}
+
 /// Calls a macro's body with the function of an activation.
 macro_rules! with_function {
     ($activation:expr, $f:ident => $call:expr) => {

@@ -19,6 +19,7 @@ mod recurrent;
 mod room;
 mod rope;
 mod simd;
+mod soa;
 mod tally;
 
 pub use activations::{Activation, activate, gate, gate_clamped, softcap};
@@ -26,13 +27,14 @@ pub use attention::{Added, Attention, Cache, Part, Received, Seen, Sent, normali
 pub use format::{Format, GroupQuants, Groups, Mismatch, OtherFormat, Weights};
 pub use half_floats::to_f16;
 pub use int8::{
-    Bytes, Dots, GROUP, Halves, Int8, Packed, Pairs, Quantized, Rounded, Unknown, Unsigned, mat_mul_int8,
-    mat_mul_packed, pack, round,
+    Bytes, Dots, GROUP, Halves, Inner, Int8, Packed, Pairs, Quantized, Rounded, Unknown, Unsigned, mat_mul_int8,
+    mat_mul_packed, pack, products_packed, round, round_activated,
 };
 pub use noise::{NoiseKey, best_of_shares, noise};
 pub use norms::{add, l2_norm, layer_norm, multiply, rms_norm, scale};
 pub use products::{dequantize, mat_mul, mat_vec};
 pub use recurrent::{add_products, add_scaled, delta_step, scan_step};
-pub use room::{filled, reserved, zeros};
+pub use room::{filled, reserved, resized, zeros};
 pub use rope::{turn_halves, turn_neighbours};
+pub use soa::{from_soa, to_soa};
 pub use tally::{Depths, MASS_COEFFICIENTS, REST, extremes, nonzero, sum_exp};

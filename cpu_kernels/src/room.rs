@@ -23,7 +23,7 @@ pub fn zeros(count: usize) -> Result<Vec<f32>, Mismatch> {
 }
 
 /// Makes it `count` elements. Those that come are all the same.
-pub(crate) fn resized<T: Clone>(all: &mut Vec<T>, count: usize, value: T) -> Result<(), Mismatch> {
+pub fn resized<T: Clone>(all: &mut Vec<T>, count: usize, value: T) -> Result<(), Mismatch> {
     let more = count.saturating_sub(all.len());
     all.try_reserve_exact(more).map_err(|_| Mismatch::no_room(more.saturating_mul(size_of::<T>())))?;
     all.resize(count, value);

@@ -2,6 +2,7 @@
 
 use rillm_cpu_kernels::Mismatch;
 
+use crate::activating::Activating;
 use crate::attended::AttentionJob;
 use crate::product::Product;
 use crate::rounding::Rounding;
@@ -37,11 +38,14 @@ pub enum Job {
     Attention(AttentionJob),
     /// Activations as int8.
     Rounding(Rounding),
+    /// The function of a feed-forward.
+    Activating(Activating),
 }
 
 const PRODUCT: usize = 0;
 const ATTENTION: usize = 1;
 const ROUNDING: usize = 2;
+const ACTIVATING: usize = 3;
 
 impl Job {
     /// How many parts it has.
@@ -50,6 +54,7 @@ impl Job {
             Self::Product(product) => product.parts(),
             Self::Attention(attention) => attention.parts(),
             Self::Rounding(rounding) => rounding.parts(),
+            Self::Activating(activating) => activating.parts(),
         }
     }
 
@@ -58,6 +63,7 @@ impl Job {
             Self::Product(product) => (PRODUCT, product.words()),
             Self::Attention(attention) => (ATTENTION, attention.words()),
             Self::Rounding(rounding) => (ROUNDING, rounding.words()),
+            Self::Activating(activating) => (ACTIVATING, activating.words()),
         }
     }
 
@@ -66,6 +72,7 @@ impl Job {
         match kind {
             ATTENTION => Self::Attention(AttentionJob::of(words)),
             ROUNDING => Self::Rounding(Rounding::of(words)),
+            ACTIVATING => Self::Activating(Activating::of(words)),
             _ => Self::Product(Product::of(words)),
         }
     }
@@ -83,6 +90,7 @@ impl Job {
                 Self::Product(product) => product.work(part),
                 Self::Attention(attention) => attention.work(part),
                 Self::Rounding(rounding) => rounding.work(part),
+                Self::Activating(activating) => activating.work(part),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rillm_cpu_kernels::{Format, GROUP, Mismatch, Packed, Quantized, Weights, filled, mat_mul, mat_mul_packed};
+use rillm_cpu_kernels::{Format, GROUP, Mismatch, Packed, Quantized, Weights, filled, mat_mul, products_packed};
 
 use crate::job::{WORDS, parts_for};
 
@@ -130,35 +130,36 @@ impl Product {
         let rows = first..self.end.min(first + self.rows);
         let (count, all) = (rows.len(), self.end - self.first);
         let out = (self.out as *mut f32).wrapping_add(first - self.first);
-        if self.tokens == 1 {
-            // SAFETY: as the caller promises; these rows are this part's.
-            return unsafe { self.multiply(rows, std::slice::from_raw_parts_mut(out, count)) };
-        }
-        let mut products = filled(0.0, self.tokens * count)?;
-        // SAFETY: as the caller promises.
-        unsafe { self.multiply(rows, &mut products)? };
-        for (token, products) in products.chunks_exact(count.max(1)).enumerate() {
-            // SAFETY: the same. A row of products at a time, as other parts write between them.
-            unsafe { std::slice::from_raw_parts_mut(out.wrapping_add(token * all), count) }.copy_from_slice(products);
-        }
-        Ok(())
-    }
-
-    /// # Safety
-    ///
-    /// As for `work`.
-    #[expect(unsafe_code, reason = "threads share memory by addresses")]
-    unsafe fn multiply(&self, rows: Range<usize>, out: &mut [f32]) -> Result<(), Mismatch> {
         if self.matrix.is_packed {
             // SAFETY: as the caller promises.
             let (packed, x) = unsafe { (self.matrix.packed()?, &*(self.x as *const Quantized)) };
-            return mat_mul_packed(&packed.rows(rows)?, x, out);
+            // Products go to their places at once: a row of them at a time, as other parts write between them.
+            return products_packed(&packed.rows(rows)?, x, self.tokens, |token, row, products| {
+                // SAFETY: the same. There are no more tokens, and these rows are this part's.
+                let out =
+                    unsafe { std::slice::from_raw_parts_mut(out.wrapping_add(token * all + row), products.len()) };
+                out.copy_from_slice(products);
+            });
         }
-        // SAFETY: as the caller promises.
-        let (weights, x) = unsafe {
-            let x = std::slice::from_raw_parts(self.x as *const f32, self.tokens * self.matrix.columns);
-            (self.matrix.weights()?, x)
+        let operands = || {
+            // SAFETY: the same.
+            let x = unsafe { std::slice::from_raw_parts(self.x as *const f32, self.tokens * self.matrix.columns) };
+            // SAFETY: the same.
+            Ok((unsafe { self.matrix.weights()? }.rows(rows)?, x))
         };
-        mat_mul(&weights.rows(rows)?, self.tokens, x, out)
+        if self.tokens == 1 {
+            let (weights, x) = operands()?;
+            // SAFETY: the same; these rows are this part's.
+            return mat_mul(&weights, 1, x, unsafe { std::slice::from_raw_parts_mut(out, count) });
+        }
+        // First, since there may be no room.
+        let mut products = filled(0.0, self.tokens.saturating_mul(count))?;
+        let (weights, x) = operands()?;
+        mat_mul(&weights, self.tokens, x, &mut products)?;
+        for (token, products) in products.chunks_exact(count.max(1)).enumerate() {
+            // SAFETY: the same.
+            unsafe { std::slice::from_raw_parts_mut(out.wrapping_add(token * all), count) }.copy_from_slice(products);
+        }
+        Ok(())
     }
 }

@@ -5,10 +5,11 @@ use std::cell::UnsafeCell;
 use std::process::abort;
 use std::sync::atomic::AtomicU32;
 
-use rillm_cpu_kernels::{Mismatch, Quantized, Received, Weights, dequantize, pack};
+use rillm_cpu_kernels::{Activation, Mismatch, Received, Weights, dequantize, pack};
 
 use crate::attended::Attended;
 use crate::board::{Board, Outcome};
+use crate::feed_forward::{Between, FeedForward};
 use crate::job::Job;
 use crate::lock::Lock;
 use crate::product::{Matrix, Product};
@@ -17,16 +18,19 @@ use crate::threads::Threads;
 
 static BOARD: Board = Board::new();
 
-/// Activations of the last product, whose memory serves the next one.
-struct OfLeader(UnsafeCell<Quantized>);
+/// Words that say what a feed-forward is.
+const FEED_FORWARD_WORDS: usize = 12;
+
+/// What is on its way within a call, whose memory serves the next one.
+struct OfLeader(UnsafeCell<Between>);
 
 #[expect(unsafe_code, reason = "the leader alone has it")]
 // SAFETY: helpers read what a job names, while the leader waits for them.
 unsafe impl Sync for OfLeader {}
 
-static ROUNDED: OfLeader = OfLeader(UnsafeCell::new(Quantized::none()));
+static BETWEEN: OfLeader = OfLeader(UnsafeCell::new(Between::none()));
 
-/// Numbers of them that are kept at most: 6 to 12 MB.
+/// Numbers of each kind that are kept at most: 6 to 16 MB.
 const MOST_KEPT: usize = 4 << 20;
 
 /// How often a thread looks whether the allocator is free: for seconds. What takes longest in there are the zeros of a matrix.
@@ -206,7 +210,8 @@ pub extern "C" fn multiply(
         return status(product(x));
     }
     // SAFETY: only the leader calls this.
-    let rounded = unsafe { &mut *ROUNDED.0.get() };
+    let between = unsafe { &mut *BETWEEN.0.get() };
+    let rounded = &mut between.rounded;
     let outcome = match Rounding::new(x, [tokens, columns], rounded, threads) {
         Ok(rounding) => match run(Job::Rounding(rounding)) {
             Outcome::Done => product(std::ptr::from_ref(rounded).addr()),
@@ -215,10 +220,41 @@ pub extern "C" fn multiply(
         Err(mismatch) => return fits(Err(mismatch)),
     };
     // Of a thread that broke it may still be read.
-    if outcome != Outcome::Broken && tokens.saturating_mul(columns) > MOST_KEPT {
-        *rounded = Quantized::none();
+    if outcome != Outcome::Broken {
+        between.keep(MOST_KEPT, tokens.saturating_mul(columns));
     }
     status(outcome)
+}
+
+/// A feed-forward at once: of two packed matrices that `words` name, for the activations at `x`, with what is added to the first products at `bias` or
+/// nothing at 0; written to `out`.
+#[expect(unsafe_code, reason = "the engine names what it was given by its address")]
+#[unsafe(no_mangle)]
+pub extern "C" fn feed_forward(words: usize, x: usize, bias: usize, out: usize) -> u32 {
+    // SAFETY: the engine has as many.
+    let words = unsafe { &*(words as *const [u32; FEED_FORWARD_WORDS]) };
+    let [up, up_type, up_rows, up_columns, down, down_type, down_rows, down_columns, tokens, is_gated, kind, number] =
+        *words;
+    let tokens = tokens as usize;
+    let Some(activation) = Activation::of_words([kind, number]) else { return status(Outcome::Refused) };
+    let work = FeedForward {
+        up: matrix(up as usize, up_type, 1, up_rows as usize, up_columns as usize),
+        down: matrix(down as usize, down_type, 1, down_rows as usize, down_columns as usize),
+        activation,
+        is_gated: is_gated != 0,
+    };
+    // SAFETY: only the leader calls this.
+    let between = unsafe { &mut *BETWEEN.0.get() };
+    // SAFETY: the engine has all of it, and waits here.
+    match unsafe { work.run((&BOARD, &Workers), [x, bias, out], tokens, between) } {
+        Ok(outcome) => {
+            if outcome != Outcome::Broken {
+                between.keep(MOST_KEPT, tokens.saturating_mul(down_columns.max(up_columns) as usize));
+            }
+            status(outcome)
+        }
+        Err(mismatch) => fits(Err(mismatch)),
+    }
 }
 
 /// Attention of what `words` say (`Sent`), with what they name at the other addresses; written to `sums` and `totals`.

@@ -16,6 +16,7 @@ mod system;
 
 use support::{Known, Rng, formats};
 use system::System;
+use system::aligned::Aligned;
 
 /// A thread that may not sleep.
 struct Awake;
@@ -26,25 +27,6 @@ impl Threads for Awake {
     }
 
     fn wake(&self, _: &AtomicU32, _: u32) {}
-}
-
-/// Bytes at a multiple of 16.
-struct Aligned(Vec<u128>, usize);
-
-impl Aligned {
-    fn of(bytes: &[u8]) -> Self {
-        let mut words = vec![0u128; bytes.len().div_ceil(16).max(1)];
-        for (word, bytes) in words.iter_mut().zip(bytes.chunks(16)) {
-            let mut whole = [0; 16];
-            whole[..bytes.len()].copy_from_slice(bytes);
-            *word = u128::from_le_bytes(whole);
-        }
-        Self(words, bytes.len())
-    }
-
-    fn at(&self) -> usize {
-        self.0.as_ptr().expose_provenance()
-    }
 }
 
 /// A product and what it has to give.
@@ -84,7 +66,7 @@ impl Subject {
         };
         let bytes = Aligned::of(&bytes);
         let matrix = Matrix { at: bytes.at(), gguf_type: type_of(known), is_packed, rows, columns };
-        assert_eq!(matrix.bytes().unwrap(), bytes.1);
+        assert_eq!(matrix.bytes().unwrap(), bytes.length());
         Self { bytes, matrix, x, tokens, expected }
     }
 
@@ -232,7 +214,8 @@ fn what_does_not_fit_is_refused_and_what_comes_after_works() {
     // From the middle of a group on.
     assert_eq!(subject.run(&board, &System, 4, 64).0, Outcome::Refused);
     // More tokens than memory has room for: none of it is touched.
-    let job = Job::Product(Product::new(subject.matrix, 0..64, 1 << 50, [0, 0], 1));
+    let matrix = Matrix { is_packed: false, ..subject.matrix };
+    let job = Job::Product(Product::new(matrix, 0..64, 1 << 50, [0, 0], 1));
     // SAFETY: no part gets as far as its addresses.
     assert_eq!(unsafe { board.run(&job, &System) }, Outcome::NoRoom);
     subject.check(&board, &System, "after that");

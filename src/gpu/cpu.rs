@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-pub use rillm_cpu_device::{CpuKernel, Lent, Problem, Team, TeamAttention, TeamBytes, TeamMatrix, next_is_of_team};
+pub use rillm_cpu_device::{
+    CpuKernel, Lent, Problem, Team, TeamAttention, TeamBytes, TeamFeedForward, TeamMatrix, next_is_of_team,
+};
 
 use super::adapter::{Adapter, AdapterInfo};
 use crate::error::Result;

@@ -52,6 +52,23 @@ pub struct TeamAttention<'a> {
     pub numbers: &'a [f32],
 }
 
+/// A feed-forward for them.
+#[derive(Clone, Copy)]
+pub struct TeamFeedForward<'a> {
+    /// Its first matrix.
+    pub up: TeamMatrix,
+    /// Its second matrix.
+    pub down: TeamMatrix,
+    /// The function between them.
+    pub activation: [u32; 2],
+    /// Whether it is that of gates.
+    pub is_gated: bool,
+    /// Activations.
+    pub x: &'a [f32],
+    /// What is added to the first products.
+    pub bias: &'a [f32],
+}
+
 /// Threads that multiply and attend; there are none.
 pub trait Team: std::fmt::Debug {
     /// Never called.
@@ -75,6 +92,8 @@ pub trait Team: std::fmt::Debug {
         sums: &mut [f32],
         totals: &mut [f32],
     ) -> std::result::Result<(), Problem>;
+    /// Never called.
+    fn feed_forward(&self, feed_forward: TeamFeedForward<'_>, out: &mut [f32]) -> std::result::Result<(), Problem>;
     /// Never called.
     fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> std::result::Result<(), Problem>;
     /// Never called.

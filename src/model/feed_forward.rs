@@ -7,7 +7,7 @@ use super::mixture::{Combined, Mixture};
 use super::norm::Norm;
 use super::{Run, Weights};
 use crate::error::Result;
-use crate::tensor::ops::{Fill, Xielu};
+use crate::tensor::ops::{self, Activation, Fill, Xielu};
 use crate::tensor::{Context, Tensor};
 
 pub(super) enum FeedForward {
@@ -50,6 +50,8 @@ pub(super) struct DenseAndExperts {
 /// The feed-forward up to the product or sum that adds it to the residual stream.
 pub(super) enum Inner<'a, O> {
     Dense(O, &'a Linear),
+    /// Its result [n, n_embd].
+    Whole(Tensor),
     Experts(Box<Combined>),
 }
 
@@ -109,6 +111,17 @@ impl FeedForward {
     }
 
     pub fn inner<O: LayerOps>(&self, ops: &O, h: &O::Normed<'_>) -> Result<Inner<'_, O::Inner>> {
+        let whole = match self {
+            Self::Gated { gate_up, down, sparsity: None, sub_norm: None } => match &gate_up[..] {
+                [both] => ops.whole(h, both, down, true)?,
+                _ => None,
+            },
+            Self::Ungated { up, down, xielu: None } => ops.whole(h, up, down, false)?,
+            _ => None,
+        };
+        if let Some(y) = whole {
+            return Ok(Inner::Whole(y));
+        }
         Ok(match self {
             Self::Gated { gate_up, down, sparsity, sub_norm } => {
                 let inner = ops.gated(h, gate_up, down, *sparsity)?;
@@ -127,11 +140,31 @@ impl FeedForward {
     }
 }
 
+/// The whole feed-forward of `h` [n, n_embd] as one op, if the device has it. Nothing else may have a part in its steps.
+pub(super) fn whole(
+    context: &Context,
+    activation: Activation,
+    h: impl FnOnce() -> Result<Tensor>,
+    [up, down]: [&Linear; 2],
+    is_gated: bool,
+) -> Result<Option<Tensor>> {
+    let (Some(of_up), Some(of_down)) = (up.weight.whole(), down.weight.whole()) else { return Ok(None) };
+    if !ops::FeedForward::is_for(context, [of_up, of_down]) {
+        return Ok(None);
+    }
+    let h = h()?;
+    let biases = [&up.bias, &down.bias];
+    let op = ops::FeedForward { activation, is_gated, biases: biases.map(Option::is_some) };
+    let inputs: Vec<&Tensor> = [&h, of_up, of_down].into_iter().chain(biases.into_iter().flatten()).collect();
+    context.run1(&op, &inputs).map(Some)
+}
+
 impl<O> Inner<'_, O> {
     /// x += the result, normed and scaled.
     pub fn add_to(self, ops: &impl LayerOps<Inner = O>, x: &Tensor, norm: &Norm, scale: f32) -> Result<()> {
         match self {
             Self::Dense(f, down) => ops.add_product(x, f, down, norm, scale),
+            Self::Whole(y) => ops.add_normed(x, &y, norm, scale),
             Self::Experts(combined) => ops.add_experts(x, *combined, norm),
         }
     }

@@ -39,6 +39,11 @@ pub(super) trait LayerOps {
     /// The results of a recurrent layer [n, width], for `output`.
     fn recurrent(&self, mixer: &RecurrentMixer, h: &Self::Normed<'_>) -> Result<Self::Inner>;
 
+    /// The whole feed-forward [n, n_embd], if the device has one op for it and nothing has a part in its steps. Up has gates if `is_gated`.
+    fn whole(&self, _: &Self::Normed<'_>, _up: &Linear, _down: &Linear, _is_gated: bool) -> Result<Option<Tensor>> {
+        Ok(None)
+    }
+
     /// [n, n_ff], for `down`. Of gates only those count that are `sparsity` standard deviations above their mean, if it is given.
     fn gated(
         &self,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::adapters::Added;
 use super::attention;
+use super::feed_forward;
 use super::fused::FusedPass;
 use super::layer_ops::LayerOps;
 use super::linear::Linear;
@@ -130,6 +131,15 @@ impl LayerOps for Prefill<'_> {
         let products = &self.normed_products(h, &mixer.inputs)?;
         let y = mixer.run(&Step { context, config, products, position, states, soa: self.small_batch })?; // [n, width]
         if self.small_batch { Ok(Activations::Soa(y)) } else { self.quantize(y, &mixer.output.weight) }
+    }
+
+    fn whole(&self, h: &Normed<'_>, up: &Linear, down: &Linear, is_gated: bool) -> Result<Option<Tensor>> {
+        let beside = self.pass.beside();
+        if beside.touches(&up.weight) || beside.touches(&down.weight) {
+            return Ok(None);
+        }
+        let normed = || h.norm.run(self.context(), h.x);
+        feed_forward::whole(self.context(), self.pass.config.activation, normed, [up, down], is_gated)
     }
 
     fn gated(&self, h: &Normed<'_>, gate_up: &[Linear], down: &Linear, _: Option<f32>) -> Result<Activations> {

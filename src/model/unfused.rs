@@ -7,6 +7,7 @@ use super::attention;
 use super::config::Config;
 use super::cross_attention::CrossAttention;
 use super::disentangled::Disentangled;
+use super::feed_forward;
 use super::latent::{LatentAttention, LatentPass};
 use super::layer_ops::LayerOps;
 use super::linear::Linear;
@@ -169,6 +170,13 @@ impl LayerOps for Unfused<'_> {
         mixer.run(&Step { context, config, products: &products, position: state, states, soa: false })
     }
 
+    fn whole(&self, h: &Tensor, up: &Linear, down: &Linear, is_gated: bool) -> Result<Option<Tensor>> {
+        if self.beside().is_some_and(|beside| beside.touches(&up.weight) || beside.touches(&down.weight)) {
+            return Ok(None);
+        }
+        feed_forward::whole(self.context, self.config.activation, || Ok(h.clone()), [up, down], is_gated)
+    }
+
     fn gated(&self, h: &Tensor, gate_up: &[Linear], _: &Linear, sparsity: Option<f32>) -> Result<Tensor> {
         let activation = self.config.activation;
         let products = gate_up.iter().map(|linear| self.product(linear, h)).collect::<Result<Vec<Tensor>>>()?;
@@ -244,11 +252,16 @@ impl LayerOps for Unfused<'_> {
 }
 
 impl Unfused<'_> {
+    /// What adapters add to products with new tokens of a text.
+    fn beside(&self) -> Option<Beside<'_>> {
+        let Tokens::After { state, .. } = self.tokens else { return None };
+        Some(Beside { context: self.context, adapters: self.adapters, state })
+    }
+
     /// [n, inputs] → [n, outputs]
     fn product(&self, linear: &Linear, x: &Tensor) -> Result<Tensor> {
         let y = linear.run(self.context, self.product, &[x])?;
-        if let Tokens::After { state, .. } = self.tokens {
-            let beside = Beside { context: self.context, adapters: self.adapters, state };
+        if let Some(beside) = self.beside() {
             beside.add(&linear.weight, &y, Added::ROWS, &LowRankInput::Rows, &[x])?;
         }
         Ok(y)

@@ -20,26 +20,14 @@ pub fn to_soa(columns: &[f32]) -> Vec<f32> {
 
 /// The inverse of `to_soa`.
 pub fn from_soa(soa: &[f32]) -> Vec<f32> {
-    let blocks = soa.len() / BLOCK;
     let mut columns = vec![0.0; soa.len()];
-    for (block, columns) in columns.chunks_exact_mut(BLOCK).enumerate() {
-        for (array, four) in columns.chunks_exact_mut(4).enumerate() {
-            let at = (array * blocks + block) * 4;
-            four.copy_from_slice(&soa[at..at + 4]);
-        }
-    }
+    rillm_cpu_kernels::from_soa(soa, &mut columns);
     columns
 }
 
 /// The same into memory that is there, for columns of a multiple of 32.
 pub(super) fn write_soa(columns: &[f32], soa: &mut [f32]) {
-    let blocks = columns.len() / BLOCK;
-    for (block, columns) in columns.chunks_exact(BLOCK).enumerate() {
-        for (array, four) in columns.chunks_exact(4).enumerate() {
-            let at = (array * blocks + block) * 4;
-            soa[at..at + 4].copy_from_slice(four);
-        }
-    }
+    rillm_cpu_kernels::to_soa(columns, soa);
 }
 
 /// A row's columns, which are in their order, to memory that is there: in SoA or as they are.

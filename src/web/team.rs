@@ -7,7 +7,7 @@ use std::sync::Arc;
 use wasm_bindgen::prelude::*;
 
 use super::thrown::js_message;
-use crate::gpu::{Problem, Team, TeamAttention, TeamMatrix};
+use crate::gpu::{Problem, Team, TeamAttention, TeamFeedForward, TeamMatrix};
 
 #[wasm_bindgen]
 extern "C" {
@@ -55,6 +55,14 @@ extern "C" {
         numbers: &[f32],
         sums: &mut [f32],
         totals: &mut [f32],
+    ) -> Result<Option<String>, JsValue>;
+    #[wasm_bindgen(method, catch, js_name = feedForward)]
+    fn feed_forward(
+        this: &JsTeam,
+        words: &[u32],
+        x: &[f32],
+        bias: &[f32],
+        out: &mut [f32],
     ) -> Result<Option<String>, JsValue>;
     #[wasm_bindgen(method, catch)]
     fn row(
@@ -126,6 +134,14 @@ impl Team for JsTeam {
     fn attend(&self, attention: TeamAttention<'_>, sums: &mut [f32], totals: &mut [f32]) -> Result<(), Problem> {
         let TeamAttention { words, q, keys, values, numbers } = attention;
         done(self.attend(words, q, keys, values, numbers, sums, totals))
+    }
+
+    fn feed_forward(&self, feed_forward: TeamFeedForward<'_>, out: &mut [f32]) -> Result<(), Problem> {
+        let TeamFeedForward { x, bias, .. } = feed_forward;
+        let Some(words) = feed_forward.words() else {
+            return Err(Problem::Invalid("an address of a feed-forward has more than 32 bits".to_owned()));
+        };
+        done(self.feed_forward(&words, x, bias, out))
     }
 
     fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), Problem> {

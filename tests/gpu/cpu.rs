@@ -62,6 +62,30 @@ fn attention_by_threads_agrees_with_references() {
     assert!(are_all || std::env::var("RILLM_OPS").is_ok(), "{tried:?}");
 }
 
+/// A feed-forward as one op has no kernel, so it is in no list: step by step, with weights that are packed, and by threads, whose results are those
+/// of one to the bit.
+#[test]
+fn feed_forwards_agree_with_references() {
+    let team = Arc::new(LocalTeam::default());
+    let kind = DeviceKind::Cpu;
+    let threads = Some(team.clone() as Arc<dyn Team>);
+    let with_team = context_with(&DeviceOptions { kind, packs_weights: true, team: threads, ..Default::default() });
+    let (plain, packing) = (cpu(), packing());
+    for (index, case) in ops::FeedForward::cases().iter().enumerate() {
+        let wanted = case.op.reference(&mut case.inputs.clone()).unwrap();
+        let what = format!("case {index}, {:?}", case.inputs[1].desc());
+        let got = block_on(plain.run_case(case)).unwrap();
+        assert_close(&what, &got[0], &wanted[0], case.tolerance);
+        let packed = block_on(packing.run_case(case)).unwrap();
+        assert_close(&what, &packed[0], &wanted[0], 0.06);
+        assert_eq!(block_on(with_team.run_case(case)).unwrap()[0].bytes, packed[0].bytes, "{what}");
+        team.has_no_room_between.store(true, Ordering::Relaxed);
+        assert_eq!(block_on(with_team.run_case(case)).unwrap()[0].bytes, packed[0].bytes, "{what}, without room");
+        team.has_no_room_between.store(false, Ordering::Relaxed);
+    }
+    assert_eq!(team.feed_forwards.load(Ordering::Relaxed), 20, "those of formats that are packed");
+}
+
 #[test]
 fn weights_are_quantised_by_the_rules() {
     let context = cpu();

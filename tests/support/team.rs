@@ -6,9 +6,10 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use rillm::gpu::{Problem, Team, TeamAttention, TeamMatrix};
+use rillm::gpu::{Problem, Team, TeamAttention, TeamFeedForward, TeamMatrix};
 use rillm_cpu_kernels::{
-    Format, Mismatch, Packed, Quantized, Received, Weights, dequantize, mat_mul, mat_mul_packed, pack,
+    Activation, Format, Mismatch, Packed, Quantized, Received, Weights, activate, dequantize, gate, mat_mul,
+    mat_mul_packed, pack,
 };
 
 /// Memory by address, and what was done with it.
@@ -26,6 +27,10 @@ pub struct LocalTeam {
     pub breaks_at: usize,
     /// There is no room for activations.
     pub has_no_room: AtomicBool,
+    /// Calls of feed-forwards.
+    pub feed_forwards: AtomicUsize,
+    /// There is none for what lies between the products of one.
+    pub has_no_room_between: AtomicBool,
     /// There is none for queries, keys and values.
     pub has_no_room_for_keys: AtomicBool,
 }
@@ -124,6 +129,29 @@ impl Team for LocalTeam {
         let received = Received::new(words).map_err(text)?;
         let (attention, caches) = received.attention(keys, values, numbers).map_err(text)?;
         attention.attend(q, caches, &received.seen, sums, totals).map_err(text)
+    }
+
+    fn feed_forward(&self, feed_forward: TeamFeedForward<'_>, out: &mut [f32]) -> Result<(), Problem> {
+        if self.has_no_room_between.load(Ordering::Relaxed) {
+            return Err(Problem::NoRoom("there is no room for activations".to_owned()));
+        }
+        self.feed_forwards.fetch_add(1, Ordering::Relaxed);
+        let TeamFeedForward { up, down, activation, is_gated, x, bias } = feed_forward;
+        let activation = Activation::of_words(activation).unwrap();
+        let (tokens, inner) = (feed_forward.tokens(), down.columns);
+        let mut products = vec![0.0; tokens * up.rows];
+        self.multiply(up, 0..up.rows, x, &mut products)?;
+        let mut activated = vec![0.0; tokens * inner];
+        for (products, activated) in products.chunks_exact_mut(up.rows).zip(activated.chunks_exact_mut(inner)) {
+            products.iter_mut().zip(bias).for_each(|(product, bias)| *product += bias);
+            if is_gated {
+                gate(activation, &products[..inner], &products[inner..], activated);
+            } else {
+                activated.copy_from_slice(products);
+                activate(activation, activated);
+            }
+        }
+        self.multiply(down, 0..down.rows, &activated, out)
     }
 
     fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), Problem> {

@@ -1,8 +1,10 @@
 //! Activations as int8 with a scale for each 32.
 
 use super::dots::Dots;
+use crate::activations::{Activation as Function, activate, gate};
 use crate::blocks::PIECE;
 use crate::format::{Mismatch, expect};
+use crate::norms::add;
 use crate::room::{reserved, resized};
 use crate::simd::{F32x4, I16x8, I32x4};
 
@@ -65,6 +67,43 @@ pub fn round(x: &[f32], out: &mut [Rounded]) -> Result<(), Mismatch> {
     let pieces = x.chunks_exact(PIECE).filter_map(|piece| piece.first_chunk());
     out.iter_mut().zip(pieces).for_each(|(out, piece)| *out = quantized::<Native>(piece));
     Ok(())
+}
+
+/// A row of a feed-forward's products, of which `round_activated` takes pieces: gates and what they multiply side by side, or numbers that go through
+/// the function alone.
+#[derive(Clone, Copy)]
+pub struct Inner<'a> {
+    /// [columns], or if it is gated [2 · columns], gates first.
+    pub products: &'a [f32],
+    /// What is added to them, as long as they are, or nothing.
+    pub bias: &'a [f32],
+    /// Whether the first half are gates.
+    pub is_gated: bool,
+}
+
+impl Inner<'_> {
+    /// 32 numbers from a column on, with their bias. `None` if there are not as many.
+    fn piece(&self, first: usize) -> Option<[f32; PIECE]> {
+        let mut piece: [f32; PIECE] = *self.products.get(first..)?.first_chunk()?;
+        if !self.bias.is_empty() {
+            add(&mut piece, self.bias.get(first..)?.first_chunk::<PIECE>()?);
+        }
+        Some(piece)
+    }
+}
+
+/// Rounds what comes out of a feed-forward's function, for the 32 columns from `first` on.
+pub fn round_activated(activation: Function, inner: &Inner<'_>, first: usize) -> Result<Rounded, Mismatch> {
+    let columns = inner.products.len() / if inner.is_gated { 2 } else { 1 };
+    let missing = Mismatch { what: "columns of a feed-forward", expected: columns, found: first.saturating_add(PIECE) };
+    let mut piece = inner.piece(first).ok_or(missing)?;
+    if inner.is_gated {
+        let (gates, up) = (piece, inner.piece(columns + first).ok_or(missing)?);
+        gate(activation, &gates, &up, &mut piece);
+    } else {
+        activate(activation, &mut piece);
+    }
+    Ok(quantized::<Native>(&piece))
 }
 
 impl<D: Dots> Quantized<D> {

@@ -1,7 +1,5 @@
 //! The products.
 
-use std::ops::Range;
-
 use super::activations::{Activation, Native, Quantized};
 use super::dots::Dots;
 #[cfg(target_feature = "relaxed-simd")]
@@ -15,7 +13,10 @@ use crate::simd::{F32x4, I32x4};
 /// The product of each row with each token's activations, written to `out` [tokens, rows].
 pub fn mat_mul_int8<D: Dots>(weights: &Packed<'_>, x: &Quantized<D>, out: &mut [f32]) -> Result<(), Mismatch> {
     check(weights, x, out)?;
-    multiply::<D>(weights, x.pieces(), out);
+    if weights.columns == 0 {
+        out.fill(0.0);
+    }
+    multiply::<D, _>(weights, x.pieces(), &mut to(out, weights.rows));
     Ok(())
 }
 
@@ -24,24 +25,59 @@ fn check<D: Dots>(weights: &Packed<'_>, x: &Quantized<D>, out: &[f32]) -> Result
     expect("products of tokens", x.tokens.saturating_mul(weights.rows), out.len())
 }
 
-fn multiply<D: Dots>(weights: &Packed<'_>, x: &Pieces<D>, out: &mut [f32]) {
-    with_record!(weights.format, groups<D>, (weights, x, out));
+/// Takes the products of a token with the rows from one on.
+trait Take: FnMut(usize, usize, &[f32]) {}
+impl<F: FnMut(usize, usize, &[f32])> Take for F {}
+
+/// Writes them to `out` [tokens, rows].
+fn to(out: &mut [f32], rows: usize) -> impl Take {
+    move |token, row, products| {
+        if let Some(out) = out.get_mut(token * rows + row..).and_then(|out| out.get_mut(..products.len())) {
+            out.copy_from_slice(products);
+        }
+    }
+}
+
+fn multiply<D: Dots, F: Take>(weights: &Packed<'_>, x: &Pieces<D>, take: &mut F) {
+    with_record!(weights.format, groups<D, F>, (weights, x, take));
 }
 
 /// The same in the way that is fast here. Not generic, so that it is compiled with this crate and optimised as it is, not as its callers.
 pub fn mat_mul_packed(weights: &Packed<'_>, x: &Quantized, out: &mut [f32]) -> Result<(), Mismatch> {
     check(weights, x, out)?;
+    if weights.columns == 0 {
+        out.fill(0.0);
+    }
+    natively(weights, x, &mut to(out, weights.rows));
+    Ok(())
+}
+
+/// The same for a caller that puts products where they belong: it gets those of a token with up to `GROUP` rows, of which the first is named. An
+/// error without columns, of which no product would be given, and if there are not `tokens` tokens.
+pub fn products_packed(
+    weights: &Packed<'_>,
+    x: &Quantized,
+    tokens: usize,
+    mut take: impl FnMut(usize, usize, &[f32]),
+) -> Result<(), Mismatch> {
+    expect("columns of activations", weights.columns, x.columns)?;
+    expect("tokens of activations", tokens, x.tokens)?;
+    expect("columns of products", weights.columns.max(PIECE), weights.columns)?;
+    natively(weights, x, &mut take);
+    Ok(())
+}
+
+fn natively<F: Take>(weights: &Packed<'_>, x: &Quantized, take: &mut F) {
     let x = x.pieces();
     #[cfg(target_feature = "relaxed-simd")]
     match (instruction(), weights.format) {
-        (Instruction::OfPairs, _) => multiply::<Pairs>(weights, x, out),
-        (Instruction::Unsigned, Format::Q8_0) => groups::<Signed, Q8_0, Bytes<Unsigned>>((weights, x, out)),
-        (Instruction::Int8, Format::Q8_0) => groups::<Signed, Q8_0, Bytes<Int8>>((weights, x, out)),
-        _ => multiply::<Native>(weights, x, out),
+        (Instruction::OfPairs, _) => multiply::<Pairs, F>(weights, x, take),
+        (Instruction::Unsigned, Format::Q8_0) => groups::<Signed, Q8_0, Bytes<Unsigned>, F>((weights, x, take)),
+        (Instruction::Int8, Format::Q8_0) => groups::<Signed, Q8_0, Bytes<Int8>, F>((weights, x, take)),
+        _ => multiply::<Native, F>(weights, x, take),
     }
     #[cfg(not(target_feature = "relaxed-simd"))]
-    multiply::<Native>(weights, x, out);
-    Ok(())
+    multiply::<Native, F>(weights, x, take);
 }
 
 type Pieces<D> = [Activation<<D as Dots>::Quads>];
@@ -49,27 +85,27 @@ type Pieces<D> = [Activation<<D as Dots>::Quads>];
 /// Tokens that share what is unpacked of the weights. With eight rows their sums fit into the registers.
 const TOKENS: usize = 4;
 
-fn groups<R: Record, B: Block, D: Dots>((weights, x, out): (&Packed<'_>, &Pieces<D>, &mut [f32])) {
-    if weights.columns == 0 {
-        return out.fill(0.0);
-    }
-    if weights.rows == 0 {
+fn groups<R: Record, B: Block, D: Dots, F: Take>((weights, x, take): (&Packed<'_>, &Pieces<D>, &mut F)) {
+    let pieces = weights.columns / PIECE;
+    if pieces == 0 || weights.rows == 0 {
         return;
     }
-    let tokens: Vec<&Pieces<D>> = x.chunks_exact(weights.columns / PIECE).collect();
     let of_tile = (TILE_BYTES / weights.group_bytes).max(1);
     for (tile, groups) in weights.bytes.chunks(weights.group_bytes * of_tile).enumerate() {
-        let outputs = out.chunks_mut(weights.rows * TOKENS);
-        for (tokens, out) in tokens.chunks(TOKENS).zip(outputs) {
+        for (index, tokens) in x.chunks(pieces * TOKENS).enumerate() {
+            let token = index * TOKENS;
+            let of = |at: usize| &tokens[at * pieces..][..pieces];
             for (index, records) in groups.chunks_exact(weights.group_bytes).enumerate() {
                 let records: &[R] = bytemuck::cast_slice(records);
-                let first = (tile * of_tile + index) * GROUP;
-                let rows = first..weights.rows.min(first + GROUP);
-                match tokens {
-                    [a, b, c, d] => put(times::<D, R, 4>(records, [a, b, c, d]), weights.rows, &rows, out),
-                    [a, b, c] => put(times::<D, R, 3>(records, [a, b, c]), weights.rows, &rows, out),
-                    [a, b] => put(times::<D, R, 2>(records, [a, b]), weights.rows, &rows, out),
-                    [a] => put(times::<D, R, 1>(records, [a]), weights.rows, &rows, out),
+                let row = (tile * of_tile + index) * GROUP;
+                let count = GROUP.min(weights.rows.saturating_sub(row));
+                match tokens.len() / pieces {
+                    TOKENS => {
+                        give(times::<D, R, 4>(records, [of(0), of(1), of(2), of(3)]), token, row, count, take);
+                    }
+                    3 => give(times::<D, R, 3>(records, [of(0), of(1), of(2)]), token, row, count, take),
+                    2 => give(times::<D, R, 2>(records, [of(0), of(1)]), token, row, count, take),
+                    1 => give(times::<D, R, 1>(records, [of(0)]), token, row, count, take),
                     _ => {}
                 }
             }
@@ -81,13 +117,15 @@ fn groups<R: Record, B: Block, D: Dots>((weights, x, out): (&Packed<'_>, &Pieces
 /// tokens meanwhile in the first.
 const TILE_BYTES: usize = 128 << 10;
 
-/// Writes the products of some rows with some tokens.
+/// Gives the products of `count` rows from one on with some tokens.
 #[inline(always)]
-fn put<const T: usize>(sums: [[F32x4; PARTS]; T], stride: usize, rows: &Range<usize>, out: &mut [f32]) {
-    for (sums, out) in sums.into_iter().zip(out.chunks_mut(stride)) {
+fn give<const T: usize, F: Take>(sums: [[F32x4; PARTS]; T], token: usize, row: usize, count: usize, take: &mut F) {
+    for (token, sums) in (token..).zip(sums) {
         let sums: [f32; GROUP] = bytemuck::cast(sums.map(F32x4::lanes));
-        if let Some(out) = out.get_mut(rows.clone()) {
-            out.copy_from_slice(&sums[..out.len()]);
+        // Of a whole group the length is known where it is compiled: two stores in place of a copy.
+        match count {
+            GROUP => take(token, row, &sums),
+            _ => take(token, row, &sums[..count]),
         }
     }
 }

@@ -12,16 +12,16 @@ pub const GROUP: usize = 8;
 
 /// Calls a generic function with the record and, if named, the block of a format. `None` for formats that are not packed.
 macro_rules! with_record {
-    ($format:expr, $function:ident$(<$more:ident>)?, $argument:expr) => {
+    ($format:expr, $function:ident$(<$($more:ident),+>)?, $argument:expr) => {
         match $format {
-            Format::Q4_0 => Some($function::<Nibbles, Q4_0 $(, $more)?>($argument)),
-            Format::Q4_1 => Some($function::<NibblesOffset, Q4_1 $(, $more)?>($argument)),
-            Format::Q4_K => Some($function::<NibblesOffset, Q4_K $(, $more)?>($argument)),
-            Format::Q5_0 => Some($function::<UnsignedOffset, Q5_0 $(, $more)?>($argument)),
-            Format::Q5_1 => Some($function::<UnsignedOffset, Q5_1 $(, $more)?>($argument)),
-            Format::Q5_K => Some($function::<UnsignedOffset, Q5_K $(, $more)?>($argument)),
-            Format::Q6_K => Some($function::<UnsignedHalves, Q6_K $(, $more)?>($argument)),
-            Format::Q8_0 => Some($function::<Signed, Q8_0 $(, $more)?>($argument)),
+            Format::Q4_0 => Some($function::<Nibbles, Q4_0 $(, $($more),+)?>($argument)),
+            Format::Q4_1 => Some($function::<NibblesOffset, Q4_1 $(, $($more),+)?>($argument)),
+            Format::Q4_K => Some($function::<NibblesOffset, Q4_K $(, $($more),+)?>($argument)),
+            Format::Q5_0 => Some($function::<UnsignedOffset, Q5_0 $(, $($more),+)?>($argument)),
+            Format::Q5_1 => Some($function::<UnsignedOffset, Q5_1 $(, $($more),+)?>($argument)),
+            Format::Q5_K => Some($function::<UnsignedOffset, Q5_K $(, $($more),+)?>($argument)),
+            Format::Q6_K => Some($function::<UnsignedHalves, Q6_K $(, $($more),+)?>($argument)),
+            Format::Q8_0 => Some($function::<Signed, Q8_0 $(, $($more),+)?>($argument)),
             Format::F32 | Format::F16 | Format::BF16 | Format::Groups(_) | Format::Other(_) => None,
         }
     };

@@ -1,5 +1,8 @@
 //! Threads of the system in place of a browser's workers.
 
+#[allow(dead_code, reason = "attention has no matrices")]
+pub mod aligned;
+
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -208,6 +208,20 @@ export class CpuTeam {
     return problem;
   }
 
+  /** A feed-forward of what the words say (`TeamFeedForward` in `cpu_device`). */
+  feedForward(words: Uint32Array, x: Float32Array, bias: Float32Array, out: Float32Array): Problem {
+    const inputs = [words, x, bias];
+    const [from, to] = [this.#area('in', spaceFor(inputs)), this.#area('out', out.byteLength)];
+    if (from === 0 || to === 0) return NO_ROOM;
+    const ofInputs = placed(inputs, from);
+    const memory = this.#view();
+    for (const [at, input] of inputs.entries()) memory.set(bytesOf(input), ofInputs[at]);
+    const [ofWords, ofX, ofBias] = ofInputs as [number, number, number];
+    const problem = this.#call(() => this.#exports.feed_forward(ofWords, ofX, bias.length === 0 ? 0 : ofBias, to));
+    if (problem === null) this.#copy(to, out);
+    return problem;
+  }
+
   row(at: number, type: number, isPacked: boolean, rows: number, columns: number, row: number, out: Float32Array): Problem {
     const to = this.#area('out', out.byteLength);
     if (to === 0) return NO_ROOM;

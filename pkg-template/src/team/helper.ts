@@ -25,6 +25,7 @@ export interface TeamExports {
     x: number,
     out: number,
   ): number;
+  feed_forward(words: number, x: number, bias: number, out: number): number;
   attend(words: number, q: number, keys: number, values: number, numbers: number, sums: number, totals: number): number;
   stack(bytes: number): number;
   help(): void;

@@ -1,4 +1,4 @@
-//! Weights in the memory of several threads, and attention by them.
+//! Weights in the memory of several threads, and feed-forwards and attention by them.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use rillm_cpu_kernels as kernels;
 
 use super::{filled, fits};
 use crate::error::Result;
-use crate::gpu::{Problem, Team, TeamAttention, TeamBytes, TeamMatrix};
+use crate::gpu::{Problem, Team, TeamAttention, TeamBytes, TeamFeedForward, TeamMatrix};
 use crate::tensor::{DType, Desc};
 
 /// Whether weights of this kind are in the team's memory, if there is a team: those in formats that have names both sides know.
@@ -81,6 +81,27 @@ impl<'a> TeamWeight<'a> {
     /// A row as floats.
     pub fn row(&self, row: usize, out: &mut [f32]) -> Result<()> {
         done(self.bytes.team().row(self.matrix, row, out))
+    }
+}
+
+/// A feed-forward of two packed weights, up and down, by a team's threads; written to `out` [tokens, outputs]. `false` if there is no room for it, or
+/// if they are not packed.
+pub fn feed_forward(
+    [up, down]: [&TeamWeight<'_>; 2],
+    activation: kernels::Activation,
+    is_gated: bool,
+    x: &[f32],
+    bias: &[f32],
+    out: &mut [f32],
+) -> Result<bool> {
+    if !up.is_packed() || !down.is_packed() {
+        return Ok(false);
+    }
+    let activation = activation.words();
+    let all = TeamFeedForward { up: up.matrix, down: down.matrix, activation, is_gated, x, bias };
+    match up.bytes.team().feed_forward(all, out) {
+        Err(Problem::NoRoom(_)) => Ok(false),
+        result => done(result).map(|()| true),
     }
 }
 

@@ -115,7 +115,7 @@ ops! {
         avg_pool2d: AvgPool2d,
         max_pool2d: MaxPool2d,
     }
-    products (epilogue, low_rank, residual) {
+    products (epilogue, feed_forward, low_rank, residual) {
         low_rank_add: LowRankAdd,
         low_rank_down: LowRankDown,
         mat_mul: MatMul,
@@ -183,6 +183,7 @@ pub use experts::route_experts::{ExpertGroups, Gating};
 pub use indexing::scatter_add::ScatterKind;
 pub use norms::row_norm::RowNorm;
 pub use products::epilogue::Epilogue;
+pub use products::feed_forward::FeedForward;
 pub use products::low_rank::LowRankSegment;
 pub use products::low_rank_down::LowRankInput;
 pub use products::residual::Residual;
