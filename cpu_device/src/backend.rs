@@ -316,7 +316,7 @@ impl DeviceInterface for CpuDevice {
 struct Shader(String);
 
 impl CpuKernel for Shader {
-    fn run(&self, _: Vec<Lent<'_>>, _: Option<&dyn Team>) -> Result<(), Problem> {
+    fn run(&self, _: Vec<Lent<'_>>, _: Option<&Arc<dyn Team>>) -> Result<(), Problem> {
         Err(format!("the CPU does not run shaders, and {} is one", self.0).into())
     }
 }
@@ -325,7 +325,7 @@ impl QueueInterface for CpuQueue {
     fn write_buffer(&self, buffer: &DispatchBuffer, offset: u64, data: &[u8]) {
         let Some(buffer) = buffer.as_custom::<CpuBuffer>() else { absent("buffers of a GPU") };
         let at = offset as usize;
-        match buffer.memory.lock().bytes_mut().get_mut(at..at + data.len()) {
+        match buffer.memory.lock().part_mut(at..at + data.len()) {
             Some(bytes) => bytes.copy_from_slice(data),
             None => {
                 self.0.errors.report_invalid(format!("a write of {} bytes at {at} past a buffer's end", data.len()))
@@ -341,7 +341,7 @@ impl QueueInterface for CpuQueue {
                 if self.0.is_destroyed.load(Ordering::Relaxed) {
                     continue;
                 }
-                match command.run(self.0.team.as_deref()) {
+                match command.run(self.0.team.as_ref()) {
                     Ok(()) => {}
                     Err(Problem::NoRoom(what)) => self.0.errors.report_no_room(&what),
                     Err(Problem::Invalid(what)) => self.0.errors.report_invalid(what),

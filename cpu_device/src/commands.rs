@@ -17,7 +17,7 @@ pub enum Command {
 
 impl Command {
     /// Runs it now.
-    pub fn run(&self, team: Option<&dyn Team>) -> Result<(), Problem> {
+    pub fn run(&self, team: Option<&Arc<dyn Team>>) -> Result<(), Problem> {
         match self {
             Command::Dispatch { kernel, bound } => run(&*kernel.0, bound, team),
             Command::Copy { source, from, target, at } => match copy(source, from.clone(), target, *at) {

@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::memory::{Locked, Memory};
 use super::team::{Team, TeamBytes};
+use super::twin::Twin;
 
 /// A function on bound bytes.
 pub trait CpuKernel: Send + Sync {
     /// Runs it on what is bound, in the order of the binding numbers, without uniforms, and perhaps by the device's threads.
-    fn run(&self, bound: Vec<Lent<'_>>, team: Option<&dyn Team>) -> Result<(), Problem>;
+    fn run(&self, bound: Vec<Lent<'_>>, team: Option<&Arc<dyn Team>>) -> Result<(), Problem>;
 }
 
 /// Why something could not be done, for people.
@@ -29,12 +31,44 @@ impl From<String> for Problem {
 
 /// The bytes of one binding.
 pub enum Lent<'a> {
-    /// To read.
-    Read(Cow<'a, [u8]>),
+    /// To read; with their twin, unless they are a copy.
+    Read(Cow<'a, [u8]>, Option<Twin<'a>>),
     /// To read and write.
-    Write(&'a mut [u8]),
+    Write(Written<'a>),
     /// All bytes of a buffer in a team's memory, to read and, if the binding says so, to write.
     Team(&'a TeamBytes),
+}
+
+/// Bytes that may be overwritten, and their twin, which is told what was.
+#[derive(Debug)]
+pub struct Written<'a> {
+    bytes: &'a mut [u8],
+    twin: Twin<'a>,
+}
+
+impl<'a> Written<'a> {
+    /// The bytes as they are.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
+    /// All of them, to be overwritten.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.twin.changed(&(0..self.bytes.len()));
+        self.bytes
+    }
+
+    /// Some of them, to be overwritten. `None` if there are none of such a range.
+    pub fn part_mut(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
+        let part = self.bytes.get_mut(range.clone())?;
+        self.twin.changed(&range);
+        Some(part)
+    }
+
+    /// The first of them. `None` if there are not as many.
+    pub fn first(self, count: usize) -> Option<Self> {
+        Some(Self { bytes: self.bytes.get_mut(..count)?, twin: self.twin })
+    }
 }
 
 /// A part of a buffer, bound.
@@ -46,7 +80,7 @@ pub struct Bound {
 }
 
 /// Runs a kernel on what is bound. An error names what can't be lent.
-pub fn run(kernel: &dyn CpuKernel, bound: &[Bound], team: Option<&dyn Team>) -> Result<(), Problem> {
+pub fn run(kernel: &dyn CpuKernel, bound: &[Bound], team: Option<&Arc<dyn Team>>) -> Result<(), Problem> {
     let mut memories: Vec<&Memory> = Vec::with_capacity(bound.len());
     for binding in bound {
         if memories.iter().all(|memory| memory.address() != binding.memory.address()) {
@@ -84,9 +118,11 @@ fn lend<'a>(
         return Ok(());
     }
     if own.iter().all(|at| !bound[*at].is_written) {
-        let bytes = locked.bytes();
+        let (bytes, twins) = (locked.bytes(), locked.twins());
         for at in own {
-            lent[at] = Some(Lent::Read(Cow::Borrowed(&bytes[bound[at].range.clone()])));
+            let range = bound[at].range.clone();
+            let twin = twins.map(|of| Twin { of, first: range.start, size: length });
+            lent[at] = Some(Lent::Read(Cow::Borrowed(&bytes[range]), twin));
         }
         return Ok(());
     }
@@ -102,17 +138,23 @@ fn lend<'a>(
         } else if *is_written || last_is_written {
             return Err(format!("binding {at} is written and overlaps another"));
         } else {
-            lent[at] = Some(Lent::Read(Cow::Owned(locked.bytes()[range.clone()].to_vec())));
+            lent[at] = Some(Lent::Read(Cow::Owned(locked.bytes()[range.clone()].to_vec()), None));
         }
         last_is_written = *is_written || (last_is_written && range.start < end);
         end = end.max(range.end);
     }
-    let (mut rest, mut begin) = (locked.bytes_mut(), 0);
+    let Some((mut rest, of)) = locked.all_mut() else { return Ok(()) };
+    let mut begin = 0;
     for at in apart {
         let Bound { range, is_written, .. } = &bound[at];
         let (_, from) = rest.split_at_mut(range.start - begin);
         let (part, after) = from.split_at_mut(range.len());
-        lent[at] = Some(if *is_written { Lent::Write(part) } else { Lent::Read(Cow::Borrowed(part)) });
+        let twin = Twin { of, first: range.start, size: length };
+        lent[at] = Some(if *is_written {
+            Lent::Write(Written { bytes: part, twin })
+        } else {
+            Lent::Read(Cow::Borrowed(part), Some(twin))
+        });
         (rest, begin) = (after, range.end);
     }
     Ok(())

@@ -15,9 +15,11 @@ mod errors;
 mod kernel;
 mod memory;
 mod team;
+mod twin;
 
-pub use kernel::{CpuKernel, Lent, Problem};
+pub use kernel::{CpuKernel, Lent, Problem, Written};
 pub use team::{Team, TeamAttention, TeamBytes, TeamFeedForward, TeamMatrix};
+pub use twin::Twin;
 
 use std::sync::Arc;
 

@@ -1,9 +1,11 @@
 //! Buffers in Rust memory, and those of weights in a team's.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::team::{Team, TeamBytes};
+use super::twin::Twins;
 
 /// The unit of memory: its alignment is what any element and any vector of a CPU asks for.
 #[derive(Clone, Copy, Default, bytemuck::Zeroable, bytemuck::Pod)]
@@ -11,13 +13,13 @@ use super::team::{Team, TeamBytes};
 struct Chunk([u8; 16]);
 
 enum Place {
-    Own(Vec<Chunk>),
+    Own(Vec<Chunk>, RefCell<Twins>),
     Team(TeamBytes),
 }
 
 impl Default for Place {
     fn default() -> Self {
-        Self::Own(Vec::new())
+        Self::Own(Vec::new(), RefCell::default())
     }
 }
 
@@ -34,7 +36,7 @@ impl Memory {
         let chunks = usize::try_from(size.div_ceil(16)).ok()?;
         // Memory that is new has zeros already: nothing is written.
         let memory = bytemuck::allocation::try_zeroed_vec(chunks).ok()?;
-        Some(Self(Arc::new(Mutex::new(Place::Own(memory)))))
+        Some(Self(Arc::new(Mutex::new(Place::Own(memory, RefCell::default())))))
     }
 
     /// The same in a team's memory, for what only kernels use.
@@ -67,23 +69,39 @@ impl Locked<'_> {
     /// Of a team's memory none.
     pub fn bytes(&self) -> &[u8] {
         match &*self.0 {
-            Place::Own(memory) => bytemuck::cast_slice(memory),
+            Place::Own(memory, _) => bytemuck::cast_slice(memory),
             Place::Team(_) => &[],
         }
     }
 
-    /// Of a team's memory none.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
+    /// Bytes to overwrite. `None` if there are none of such a range.
+    pub fn part_mut(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
+        let (bytes, twins) = self.all_mut()?;
+        let part = bytes.get_mut(range.clone())?;
+        twins.borrow_mut().changed(range);
+        Some(part)
+    }
+
+    /// All bytes, and their twins, which whoever writes has to tell. Of a team's memory none.
+    pub fn all_mut(&mut self) -> Option<(&mut [u8], &RefCell<Twins>)> {
         match &mut *self.0 {
-            Place::Own(memory) => bytemuck::cast_slice_mut(memory),
-            Place::Team(_) => &mut [],
+            Place::Own(memory, twins) => Some((bytemuck::cast_slice_mut(memory), twins)),
+            Place::Team(_) => None,
+        }
+    }
+
+    /// Of a team's memory none.
+    pub fn twins(&self) -> Option<&RefCell<Twins>> {
+        match &*self.0 {
+            Place::Own(_, twins) => Some(twins),
+            Place::Team(_) => None,
         }
     }
 
     /// If they are in a team's memory, those.
     pub fn of_team(&self) -> Option<&TeamBytes> {
         match &*self.0 {
-            Place::Own(_) => None,
+            Place::Own(..) => None,
             Place::Team(bytes) => Some(bytes),
         }
     }
@@ -94,12 +112,17 @@ pub fn copy(source: &Memory, from: Range<usize>, target: &Memory, at: usize) -> 
     let length = from.len();
     if source.address() == target.address() {
         let mut locked = source.lock();
-        let bytes = locked.bytes_mut();
-        let fits = bytes.len() >= from.end && bytes.len() >= at.checked_add(length)?;
-        return fits.then(|| bytes.copy_within(from, at));
+        let end = at.checked_add(length)?;
+        let (bytes, twins) = locked.all_mut()?;
+        if bytes.len() < from.end.max(end) {
+            return None;
+        }
+        bytes.copy_within(from, at);
+        twins.borrow_mut().changed(at..end);
+        return Some(());
     }
     let (source, mut target) = (source.lock(), target.lock());
-    let to = target.bytes_mut().get_mut(at..at.checked_add(length)?)?;
+    let to = target.part_mut(at..at.checked_add(length)?)?;
     to.copy_from_slice(source.bytes().get(from)?);
     Some(())
 }

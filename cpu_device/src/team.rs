@@ -30,10 +30,12 @@ pub struct TeamAttention<'a> {
     pub words: &'a [u32],
     /// Queries.
     pub q: &'a [f32],
-    /// Rows of the keys.
+    /// Rows of the keys, unless `places` says where they are.
     pub keys: &'a [u8],
-    /// Rows of the values.
+    /// Rows of the values, unless `places` says where they are.
     pub values: &'a [u8],
+    /// Addresses of the keys and of the values in the team's memory, or 0.
+    pub places: [usize; 2],
     /// What is added to scores.
     pub numbers: &'a [f32],
 }

@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use rillm_cpu_device::{
-    CpuKernel, Lent, Problem, Team, TeamAttention, TeamMatrix, is_cpu, next_is_of_team, pipeline, request,
+    CpuKernel, Lent, Problem, Team, TeamAttention, TeamFeedForward, TeamMatrix, is_cpu, next_is_of_team, pipeline,
+    request,
 };
 use wgpu::{BufferUsages, wgt};
 
@@ -14,18 +15,21 @@ use wgpu::{BufferUsages, wgt};
 struct Add;
 
 impl CpuKernel for Add {
-    fn run(&self, bound: Vec<Lent<'_>>, _: Option<&dyn Team>) -> Result<(), Problem> {
+    fn run(&self, bound: Vec<Lent<'_>>, _: Option<&Arc<dyn Team>>) -> Result<(), Problem> {
         let mut sum = [0u8; 64];
         for lent in &bound {
-            if let Lent::Read(bytes) = lent {
+            if let Lent::Read(bytes, _) = lent {
                 sum.iter_mut().zip(bytes.iter()).for_each(|(sum, byte)| *sum += byte);
             }
         }
         for lent in bound {
             match lent {
-                Lent::Write(bytes) => bytes.copy_from_slice(&sum[..bytes.len()]),
+                Lent::Write(mut written) => {
+                    let bytes = written.bytes_mut();
+                    bytes.copy_from_slice(&sum[..bytes.len()]);
+                }
                 Lent::Team(bytes) => bytes.team().write(bytes.at(), &[bytes.size() as u8])?,
-                Lent::Read(_) => {}
+                Lent::Read(..) => {}
             }
         }
         Ok(())
@@ -245,6 +249,10 @@ impl Team for Small {
     }
 
     fn attend(&self, _: TeamAttention<'_>, _: &mut [f32], _: &mut [f32]) -> Result<(), Problem> {
+        Ok(())
+    }
+
+    fn feed_forward(&self, _: TeamFeedForward<'_>, _: &mut [f32]) -> Result<(), Problem> {
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use crate::error::Result;
 /// A function on bound bytes.
 pub trait CpuKernel: Send + Sync {
     /// Never called.
-    fn run(&self, bound: Vec<Lent<'_>>, team: Option<&dyn Team>) -> std::result::Result<(), Problem>;
+    fn run(&self, bound: Vec<Lent<'_>>, team: Option<&Arc<dyn Team>>) -> std::result::Result<(), Problem>;
 }
 
 /// Why something could not be done.
@@ -30,11 +30,47 @@ impl From<String> for Problem {
 /// The bytes of one binding.
 pub enum Lent<'a> {
     /// To read.
-    Read(Cow<'a, [u8]>),
+    Read(Cow<'a, [u8]>, Option<Twin>),
     /// To read and write.
-    Write(&'a mut [u8]),
+    Write(Written<'a>),
     /// In memory of several threads.
     Team(&'a TeamBytes),
+}
+
+/// A copy in memory of several threads, of which there are none.
+#[derive(Clone, Copy)]
+pub enum Twin {}
+
+impl Twin {
+    /// Never called.
+    pub fn address(&self, _: &Arc<dyn Team>, _: &[u8], _: Range<usize>) -> std::result::Result<Option<usize>, Problem> {
+        match *self {}
+    }
+}
+
+/// Bytes that may be overwritten.
+pub struct Written<'a>(&'a mut [u8]);
+
+impl Written<'_> {
+    /// The bytes as they are.
+    pub fn bytes(&self) -> &[u8] {
+        self.0
+    }
+
+    /// All of them.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.0
+    }
+
+    /// Some of them.
+    pub fn part_mut(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
+        self.0.get_mut(range)
+    }
+
+    /// The first of them.
+    pub fn first(self, count: usize) -> Option<Self> {
+        self.0.get_mut(..count).map(Self)
+    }
 }
 
 /// Attention for them.
@@ -48,6 +84,8 @@ pub struct TeamAttention<'a> {
     pub keys: &'a [u8],
     /// Values.
     pub values: &'a [u8],
+    /// Where they are.
+    pub places: [usize; 2],
     /// What is added.
     pub numbers: &'a [f32],
 }

@@ -1,6 +1,8 @@
 //! How quants of other libraries' files (`quant/packed`) become weights where the device is the CPU: each group of a row has its quants in the
 //! order of the GPU, and then its word. Where columns belong to groups in any order, a table of 16 bits a column comes after the last row.
 
+use std::sync::Arc;
+
 use super::cpu::problem;
 use super::quant::packed::packing::Packing;
 use super::quant::{BLOCK, Format, Table};
@@ -63,18 +65,18 @@ struct Unpack {
 }
 
 impl CpuKernel for Unpack {
-    fn run(&self, bound: Vec<Lent<'_>>, _: Option<&dyn Team>) -> std::result::Result<(), Problem> {
+    fn run(&self, bound: Vec<Lent<'_>>, _: Option<&Arc<dyn Team>>) -> std::result::Result<(), Problem> {
         self.unpack(bound).map_err(|error| problem("quants of a file", &error))
     }
 }
 
 impl Unpack {
     fn unpack(&self, bound: Vec<Lent<'_>>) -> Result<()> {
-        let Ok([Lent::Read(file), Lent::Write(weight)]) = <[Lent<'_>; 2]>::try_from(bound) else {
+        let Ok([Lent::Read(file, _), Lent::Write(mut weight)]) = <[Lent<'_>; 2]>::try_from(bound) else {
             bail!(Internal, "quants of a file go to one weight")
         };
         let file: &[u32] = bytemuck::try_cast_slice(&file).map_err(|error| err!(Internal, "packed quants: {error}"))?;
-        let run = self.run;
+        let (run, weight) = (self.run, weight.bytes_mut());
         let mut unpack = |row: usize, block: usize| {
             let to = self.places.block(run.first_row + row, run.first_block + block);
             let Some(to) = weight.get_mut(to) else { bail!(Internal, "a weight ends before row {row} of a file") };
@@ -172,10 +174,11 @@ struct Words {
 }
 
 impl CpuKernel for Words {
-    fn run(&self, bound: Vec<Lent<'_>>, _: Option<&dyn Team>) -> std::result::Result<(), Problem> {
-        let Ok([Lent::Write(weight)]) = <[Lent<'_>; 1]>::try_from(bound) else {
+    fn run(&self, bound: Vec<Lent<'_>>, _: Option<&Arc<dyn Team>>) -> std::result::Result<(), Problem> {
+        let Ok([Lent::Write(mut weight)]) = <[Lent<'_>; 1]>::try_from(bound) else {
             return Err("words of groups go to one weight".to_owned().into());
         };
+        let weight = weight.bytes_mut();
         for (row, words) in (self.first_row..).zip(self.words.chunks_exact(self.of_row)) {
             for (group, word) in words.iter().enumerate() {
                 let to = weight

@@ -4,6 +4,7 @@
 //! libraries' files do. Where the device packs weights (`Capabilities::packs_weights`), those that can be are packed as they come.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::cpu::linear::{pack_rows, packed_bytes, row};
@@ -34,7 +35,7 @@ pub struct CpuTensors<'a> {
     /// The outputs, whose bytes are unspecified.
     pub outputs: Vec<CpuTensor<'a>>,
     /// The device's threads, if there are several.
-    pub team: Option<&'a dyn Team>,
+    pub team: Option<&'a Arc<dyn Team>>,
 }
 
 impl<'a> CpuTensors<'a> {
@@ -76,12 +77,14 @@ impl<'a> CpuTensor<'a> {
             _ => false,
         };
         let bytes = match bytes {
-            Lent::Read(Cow::Borrowed(bytes)) => bytes.get(..length).map(|bytes| Lent::Read(Cow::Borrowed(bytes))),
-            Lent::Read(Cow::Owned(mut bytes)) => (length <= bytes.len()).then(|| {
+            Lent::Read(Cow::Borrowed(bytes), twin) => {
+                bytes.get(..length).map(|bytes| Lent::Read(Cow::Borrowed(bytes), twin))
+            }
+            Lent::Read(Cow::Owned(mut bytes), twin) => (length <= bytes.len()).then(|| {
                 bytes.truncate(length);
-                Lent::Read(Cow::Owned(bytes))
+                Lent::Read(Cow::Owned(bytes), twin)
             }),
-            Lent::Write(bytes) => bytes.get_mut(..length).map(Lent::Write),
+            Lent::Write(written) => written.first(length).map(Lent::Write),
             Lent::Team(bytes) => (length <= bytes.size()).then_some(Lent::Team(bytes)),
         };
         match bytes {
@@ -99,15 +102,15 @@ impl<'a> CpuTensor<'a> {
     pub(super) fn of_team(&self) -> Result<Option<TeamWeight<'_>>> {
         match &self.bytes {
             Lent::Team(bytes) => TeamWeight::new(bytes, self.desc, self.is_packed).map(Some),
-            Lent::Read(_) | Lent::Write(_) => Ok(None),
+            Lent::Read(..) | Lent::Write(_) => Ok(None),
         }
     }
 
     /// Its bytes. An error if they are in the memory of several threads.
     pub fn bytes(&self) -> Result<&[u8]> {
         match &self.bytes {
-            Lent::Read(bytes) => Ok(bytes),
-            Lent::Write(bytes) => Ok(bytes),
+            Lent::Read(bytes, _) => Ok(bytes),
+            Lent::Write(written) => Ok(written.bytes()),
             Lent::Team(_) => bail!(Internal, "{:?} is in the memory of threads", self.desc),
         }
     }
@@ -115,8 +118,30 @@ impl<'a> CpuTensor<'a> {
     /// Its bytes, of an output or an input that the op changes.
     pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
         match &mut self.bytes {
-            Lent::Write(bytes) => Ok(bytes),
-            Lent::Read(_) | Lent::Team(_) => bail!(Internal, "{:?} is only read", self.desc),
+            Lent::Write(written) => Ok(written.bytes_mut()),
+            Lent::Read(..) | Lent::Team(_) => bail!(Internal, "{:?} is only read", self.desc),
+        }
+    }
+
+    /// Some of its bytes, of an output or an input that the op changes. Who writes little says so, since the rest is still there where threads read.
+    pub fn part_mut(&mut self, range: Range<usize>) -> Result<&mut [u8]> {
+        let part = match &mut self.bytes {
+            Lent::Write(written) => written.part_mut(range),
+            Lent::Read(..) | Lent::Team(_) => bail!(Internal, "{:?} is only read", self.desc),
+        };
+        part.ok_or_else(|| err!(Internal, "{:?} ends before what is written", self.desc))
+    }
+
+    /// The address of some of its bytes, which are read, in the memory of threads: there they are as here, and only what changed since the last time
+    /// is sent. `None` if there is no room.
+    pub(super) fn in_team(
+        &self,
+        team: &Arc<dyn Team>,
+        range: Range<usize>,
+    ) -> std::result::Result<Option<usize>, Problem> {
+        match &self.bytes {
+            Lent::Read(bytes, Some(twin)) => twin.address(team, bytes, range),
+            Lent::Read(_, None) | Lent::Write(_) | Lent::Team(_) => Ok(None),
         }
     }
 
@@ -231,13 +256,13 @@ struct Call {
 }
 
 impl CpuKernel for Call {
-    fn run(&self, bound: Vec<Lent<'_>>, team: Option<&dyn Team>) -> std::result::Result<(), Problem> {
+    fn run(&self, bound: Vec<Lent<'_>>, team: Option<&Arc<dyn Team>>) -> std::result::Result<(), Problem> {
         self.call(bound, team).map_err(|error| problem(self.op.name(), &error))
     }
 }
 
 impl Call {
-    fn call(&self, bound: Vec<Lent<'_>>, team: Option<&dyn Team>) -> Result<()> {
+    fn call(&self, bound: Vec<Lent<'_>>, team: Option<&Arc<dyn Team>>) -> Result<()> {
         let descs = self.inputs.iter().chain(&self.outputs);
         let mut inputs = descs
             .zip(bound)
@@ -262,23 +287,23 @@ struct Rows {
 }
 
 impl CpuKernel for Rows {
-    fn run(&self, bound: Vec<Lent<'_>>, _: Option<&dyn Team>) -> std::result::Result<(), Problem> {
+    fn run(&self, bound: Vec<Lent<'_>>, _: Option<&Arc<dyn Team>>) -> std::result::Result<(), Problem> {
         self.take(bound).map_err(|error| problem("rows of a file", &error))
     }
 }
 
 impl Rows {
     fn take(&self, bound: Vec<Lent<'_>>) -> Result<()> {
-        let Ok([Lent::Read(file), weight]) = <[Lent<'_>; 2]>::try_from(bound) else {
+        let Ok([Lent::Read(file, _), weight]) = <[Lent<'_>; 2]>::try_from(bound) else {
             bail!(Internal, "rows of a file go to one weight")
         };
         let Some(file) = file.get(..self.rows * self.from.row_bytes(self.columns)?) else {
             bail!(Internal, "a run of a file ends before its rows")
         };
-        let weight = match weight {
+        let mut weight = match weight {
             Lent::Write(weight) => weight,
             Lent::Team(bytes) => return self.take_to_team(file, bytes),
-            Lent::Read(_) => bail!(Internal, "a weight is written"),
+            Lent::Read(..) => bail!(Internal, "a weight is written"),
         };
         let is_quantised = self.from.name != self.to.name;
         let mut rows =
@@ -287,7 +312,9 @@ impl Rows {
             &mut rows[..]
         } else {
             let first = self.first_row * self.to.row_bytes(self.columns)?;
-            let Some(place) = weight.get_mut(first..) else { bail!(Internal, "a weight ends before its rows") };
+            let Some(place) = weight.bytes_mut().get_mut(first..) else {
+                bail!(Internal, "a weight ends before its rows")
+            };
             place
         };
         if is_quantised {
@@ -298,7 +325,7 @@ impl Rows {
         }
         if self.packs {
             let rows = if is_quantised { &rows } else { file };
-            pack_rows(self.to, rows, [self.rows, self.columns], self.first_row, weight)?;
+            pack_rows(self.to, rows, [self.rows, self.columns], self.first_row, weight.bytes_mut())?;
         }
         Ok(())
     }

@@ -53,6 +53,8 @@ extern "C" {
         keys: &[u8],
         values: &[u8],
         numbers: &[f32],
+        keys_at: usize,
+        values_at: usize,
         sums: &mut [f32],
         totals: &mut [f32],
     ) -> Result<Option<String>, JsValue>;
@@ -132,8 +134,8 @@ impl Team for JsTeam {
     }
 
     fn attend(&self, attention: TeamAttention<'_>, sums: &mut [f32], totals: &mut [f32]) -> Result<(), Problem> {
-        let TeamAttention { words, q, keys, values, numbers } = attention;
-        done(self.attend(words, q, keys, values, numbers, sums, totals))
+        let TeamAttention { words, q, keys, values, numbers, places } = attention;
+        done(self.attend(words, q, keys, values, numbers, places[0], places[1], sums, totals))
     }
 
     fn feed_forward(&self, feed_forward: TeamFeedForward<'_>, out: &mut [f32]) -> Result<(), Problem> {

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::future::join_all;
 use pollster::block_on;
 use rillm::Code;
+use rillm::engine::request::CompletionRequest;
 use rillm::engine::source::FileSource;
 use rillm::engine::{EmbeddingRequest, Engine, EngineTensor, Input, KvFormat, LoadOptions, Phase, Precision, Progress};
 use rillm::gpu::Team;
-use rillm::tensor::{DeviceKind, DeviceOptions};
+use rillm::tensor::{DeviceKind, DeviceOptions, Rng};
+use serde_json::{Value, json};
 
 use crate::support::engines::{load, try_load};
 use crate::support::errors::check_error;
@@ -106,6 +109,75 @@ fn attention_of_a_prompt_is_that_without_threads_bit_for_bit() {
         assert_eq!(all(&engine), expected, "{name}, without room");
         assert_eq!(team.attentions.load(Ordering::Relaxed), attentions);
     }
+}
+
+/// The tokens of an answer, and the bits of their log probabilities.
+async fn answer(engine: &Engine, request: &Value) -> Vec<(u32, u32)> {
+    let mut generation = engine.complete(CompletionRequest::parse(request.clone()).unwrap()).unwrap();
+    let mut told = Vec::new();
+    while let Some(chunk) = generation.next().await.unwrap() {
+        let logprobs = chunk.logprobs.unwrap_or_default();
+        let all = logprobs.iter().flat_map(|of| std::iter::once(&of.token).chain(&of.top));
+        told.extend(all.map(|token| (token.id, token.logprob.to_bits())));
+    }
+    told
+}
+
+/// Threads keep a copy of caches. Prompts that begin as earlier ones, sequences side by side and contexts that are full change caches in all the
+/// ways that there are.
+#[test]
+fn caches_that_threads_keep_follow_every_change() {
+    for (kv_cache, model) in [(KvFormat::F16, 1), (KvFormat::Q8_0, 2)] {
+        let options = |team: Option<&Arc<LocalTeam>>| LoadOptions {
+            kv_cache: Some(kv_cache),
+            max_sequences: Some(3),
+            ..options(team, Precision::Exact)
+        };
+        let team = Arc::new(LocalTeam::default());
+        let (engine, alone) = (load(MODELS[model].0, &options(Some(&team))), load(MODELS[model].0, &options(None)));
+        let mut rng = Rng(29);
+        let mut prompts: Vec<Vec<u32>> = vec![Vec::new()];
+        for round in 0..6 {
+            let requests: Vec<Value> = (0..1 + rng.below(3))
+                .map(|_| {
+                    let mut prompt = prompts[rng.below(prompts.len())].clone();
+                    prompt.truncate(rng.below(prompt.len() + 1));
+                    let most = 235 - prompt.len().min(200);
+                    prompt.extend((0..1 + rng.below(most)).map(|_| 3 + rng.below(200) as u32));
+                    prompts.push(prompt.clone());
+                    let max_tokens = if round % 3 == 2 { 35 } else { 1 + rng.below(12) };
+                    json!({ "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": true, "logprobs": 2 })
+                })
+                .collect();
+            let [got, wanted] = [&engine, &alone]
+                .map(|engine| block_on(join_all(requests.iter().map(|request| answer(engine, request)))));
+            for (number, (got, wanted)) in got.iter().zip(&wanted).enumerate() {
+                let differs = got.iter().zip(wanted).position(|(got, wanted)| got != wanted);
+                assert_eq!((differs, got.len()), (None, wanted.len()), "{kv_cache:?}, round {round}, request {number}");
+            }
+        }
+        let places = team.places.load(Ordering::Relaxed);
+        assert!(places > 20, "{kv_cache:?}: {places} caches were read where threads keep them");
+    }
+}
+
+/// A conversation that goes on sends threads its new keys and values, and not the old ones again.
+#[test]
+fn keys_and_values_are_sent_once() {
+    let team = Arc::new(LocalTeam::default());
+    let engine = load(MODELS[1].0, &LoadOptions { max_sequences: Some(1), ..options(Some(&team), Precision::Exact) });
+    let mut prompt: Vec<u32> = (0..150).map(|at| 3 + at * 7 % 200).collect();
+    let ask = |prompt: &[u32]| {
+        let count = |of: &std::sync::atomic::AtomicUsize| of.load(Ordering::Relaxed);
+        let before = [count(&team.written), count(&team.attended)];
+        block_on(answer(&engine, &json!({ "prompt": prompt, "max_tokens": 1, "temperature": 0 })));
+        [count(&team.written) - before[0], count(&team.attended) - before[1]]
+    };
+    let [sent, read] = ask(&prompt);
+    assert_eq!(sent, read, "all are new");
+    prompt.extend((0..40).map(|at| 5 + at * 11 % 200));
+    let [sent, read] = ask(&prompt);
+    assert!(sent > 0 && 4 * sent < read, "{sent} bytes were sent of {read} that were read");
 }
 
 #[test]

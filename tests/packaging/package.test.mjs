@@ -132,7 +132,8 @@ for (const name of ['rillm_team', 'rillm_team_relaxed']) {
     const imports = WebAssembly.Module.imports(module).map(({ module, name }) => `${module}.${name}`);
     assert.deepEqual(imports.sort(), ['env.memory', 'threads.wait', 'threads.wake']);
     const exported = new Set(WebAssembly.Module.exports(module).map(({ name }) => name));
-    for (const name of ['multiply', 'attend', 'feed_forward', 'pack_rows', 'restore_row', 'help', '__stack_pointer']) assert.ok(exported.has(name), name);
+    for (const name of ['multiply', 'attend', 'feed_forward', 'pack_rows', 'restore_row', 'help', '__stack_pointer'])
+      assert.ok(exported.has(name), name);
   });
 }
 

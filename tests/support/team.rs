@@ -23,6 +23,11 @@ pub struct LocalTeam {
     pub rows: AtomicUsize,
     /// Calls of attention.
     pub attentions: AtomicUsize,
+    /// Caches that were where threads keep them, and their bytes.
+    pub places: AtomicUsize,
+    pub attended: AtomicUsize,
+    /// Bytes that were sent by `write`.
+    pub written: AtomicUsize,
     /// From this product on, if it is not 0, a thread is broken.
     pub breaks_at: usize,
     /// There is no room for activations.
@@ -43,6 +48,13 @@ impl fmt::Debug for LocalTeam {
 
 fn text(mismatch: Mismatch) -> Problem {
     Problem::Invalid(mismatch.to_string())
+}
+
+/// Bytes where floats may begin.
+fn floats_of(bytes: &[u8]) -> Vec<f32> {
+    let mut floats = vec![0.0; bytes.len().div_ceil(4)];
+    bytemuck::cast_slice_mut(&mut floats)[..bytes.len()].copy_from_slice(bytes);
+    floats
 }
 
 impl LocalTeam {
@@ -85,6 +97,7 @@ impl Team for LocalTeam {
     }
 
     fn write(&self, at: usize, bytes: &[u8]) -> Result<(), Problem> {
+        self.written.fetch_add(bytes.len(), Ordering::Relaxed);
         self.with(at, |memory| memory[..bytes.len()].copy_from_slice(bytes));
         Ok(())
     }
@@ -125,8 +138,19 @@ impl Team for LocalTeam {
             return Err(Problem::NoRoom("there is no room for activations".to_owned()));
         }
         self.attentions.fetch_add(1, Ordering::Relaxed);
-        let TeamAttention { words, q, keys, values, numbers } = attention;
+        let TeamAttention { words, q, keys, values, numbers, places } = attention;
         let received = Received::new(words).map_err(text)?;
+        let [_, k_bytes, v_bytes, _] = received.lengths();
+        let at_place = |at: usize, sent: &[u8], count: usize| {
+            if at == 0 { floats_of(sent) } else { self.with(at, |memory| floats_of(&memory[..count])) }
+        };
+        let (keys, values) = (at_place(places[0], keys, k_bytes), at_place(places[1], values, v_bytes));
+        for (at, bytes) in places.into_iter().zip([k_bytes, v_bytes]) {
+            self.places.fetch_add(usize::from(at > 0), Ordering::Relaxed);
+            self.attended.fetch_add(if at > 0 { bytes } else { 0 }, Ordering::Relaxed);
+        }
+        let [keys, values] =
+            [(&keys, k_bytes), (&values, v_bytes)].map(|(floats, count)| &bytemuck::cast_slice(floats)[..count]);
         let (attention, caches) = received.attention(keys, values, numbers).map_err(text)?;
         attention.attend(q, caches, &received.seen, sums, totals).map_err(text)
     }

@@ -180,13 +180,15 @@ export class CpuTeam {
     return problem;
   }
 
-  /** Attention of what the words say (`Sent` in `cpu_kernels`). */
+  /** Attention of what the words say (`Sent` in `cpu_kernels`). Keys and values are in the memory already where they have an address other than 0. */
   attend(
     words: Uint32Array,
     q: Float32Array,
     keys: Uint8Array,
     values: Uint8Array,
     numbers: Float32Array,
+    keysAt: number,
+    valuesAt: number,
     sums: Float32Array,
     totals: Float32Array,
   ): Problem {
@@ -199,7 +201,9 @@ export class CpuTeam {
     for (const [at, input] of inputs.entries()) memory.set(bytesOf(input), ofInputs[at]);
     const [ofWords, ofQ, ofKeys, ofValues, ofNumbers] = ofInputs as [number, number, number, number, number];
     const [ofSums, ofTotals] = ofOutputs as [number, number];
-    const problem = this.#call(() => this.#exports.attend(ofWords, ofQ, ofKeys, ofValues, ofNumbers, ofSums, ofTotals));
+    const problem = this.#call(() =>
+      this.#exports.attend(ofWords, ofQ, keysAt || ofKeys, valuesAt || ofValues, ofNumbers, ofSums, ofTotals),
+    );
     if (problem === null) {
       this.#copy(ofSums, sums);
       this.#copy(ofTotals, totals);

@@ -1,13 +1,14 @@
 //! Weights in the memory of several threads, and feed-forwards and attention by them.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rillm_cpu_kernels as kernels;
 
 use super::{filled, fits};
 use crate::error::Result;
 use crate::gpu::{Problem, Team, TeamAttention, TeamBytes, TeamFeedForward, TeamMatrix};
-use crate::tensor::{DType, Desc};
+use crate::tensor::{CpuTensor, DType, Desc};
 
 /// Whether weights of this kind are in the team's memory, if there is a team: those in formats that have names both sides know.
 pub fn is_for_team(dtype: DType) -> bool {
@@ -107,15 +108,16 @@ pub fn feed_forward(
 
 /// Multiplications below which attention is not worth several threads: some tens of microseconds, and a call takes ten. Copies take a tenth of what
 /// is computed with them, or less.
-const LEAST: usize = 1 << 18;
+const LEAST: usize = 1 << 17;
 
-/// Attention by a team's threads. `false` if that would take longer, or if there is no room for it. How many threads there are does not matter, so
+/// Attention by a team's threads, which keep a copy of the caches that are `kept`. `false` if that would take longer, or if there is no room for it. How many threads there are does not matter, so
 /// that no answer depends on it: a team may be compiled with other instructions than this.
 pub fn attend(
-    team: &dyn Team,
+    team: &Arc<dyn Team>,
     attention: &kernels::Attention<'_>,
     q: &[f32],
     caches: [kernels::Cache<'_>; 2],
+    kept: Option<[&CpuTensor<'_>; 2]>,
     seen: &[kernels::Seen],
     [sums, totals]: [&mut [f32]; 2],
 ) -> Result<bool> {
@@ -125,14 +127,26 @@ pub fn attend(
         return Ok(false);
     }
     let sent = fits(kernels::Sent::new(attention, q, caches, seen))?;
-    let kernels::Sent { ref words, q, keys, values, numbers } = sent;
-    match team.attend(TeamAttention { words, q, keys, values, numbers }, sums, totals) {
+    let kernels::Sent { ref words, q, mut keys, mut values, numbers } = sent;
+    let mut places = [0, 0];
+    if let Some(kept) = kept {
+        for ((tensor, bytes), place) in kept.into_iter().zip([&mut keys, &mut values]).zip(&mut places) {
+            // Those that are sent are a part of the tensor's.
+            let first = bytes.as_ptr().addr().saturating_sub(tensor.bytes()?.as_ptr().addr());
+            if !bytes.is_empty()
+                && let Some(at) = done(tensor.in_team(team, first..first + bytes.len()))?
+            {
+                (*place, *bytes) = (at, &[]);
+            }
+        }
+    }
+    match team.attend(TeamAttention { words, q, keys, values, numbers, places }, sums, totals) {
         Err(Problem::NoRoom(_)) => Ok(false),
         result => done(result).map(|()| true),
     }
 }
 
-fn done(result: std::result::Result<(), Problem>) -> Result<()> {
+fn done<T>(result: std::result::Result<T, Problem>) -> Result<T> {
     result.map_err(|problem| match problem {
         Problem::NoRoom(text) => err!(OutOfMemory, "the threads of the CPU: {text}"),
         Problem::Invalid(text) => err!(Internal, "the threads of the CPU: {text}"),

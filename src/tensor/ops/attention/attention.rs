@@ -7,7 +7,7 @@ use rillm_cpu_kernels::Added;
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::cpu::attention::{attention, causal};
+use crate::tensor::cpu::attention::{Stays, attention, causal};
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::cache::cache_dtype::{
@@ -128,7 +128,7 @@ impl Reference for Attention {
     fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
         let [q, k, v, state] = &tensors.inputs[..] else { bail!(Internal, "attention without four inputs") };
         let seen = causal(self.window, state.u32s()?[0] as usize, q.desc.shape.matrix()?.0);
-        let out = attention(tensors.team, &self.on_cpu(Added::Nothing), None, q.f32s()?, [k, v], &seen)?;
+        let out = attention(tensors.team, &self.on_cpu(Added::Nothing), None, q.f32s()?, [k, v], Stays::Kept, &seen)?;
         tensors.output(0)?.write_f32s(&out)
     }
 }

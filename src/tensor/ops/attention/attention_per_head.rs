@@ -6,7 +6,7 @@ use rillm_cpu_kernels::Added;
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::cpu::attention::{attention, causal};
+use crate::tensor::cpu::attention::{Stays, attention, causal};
 use crate::tensor::op::on_cpu;
 use crate::tensor::ops::Attention;
 use crate::tensor::ops::cache::cache_dtype::{case_dtype, random_cache};
@@ -106,7 +106,7 @@ impl Reference for AttentionPerHead {
             PerHead::Distances { reach } => (Added::Distances { numbers, reach }, None),
         };
         let seen = causal(self.attention.window, state.u32s()?[0] as usize, q.desc.shape.matrix()?.0);
-        let out = attention(tensors.team, &self.attention.on_cpu(added), sinks, q.f32s()?, [k, v], &seen)?;
+        let out = attention(tensors.team, &self.attention.on_cpu(added), sinks, q.f32s()?, [k, v], Stays::Kept, &seen)?;
         tensors.output(0)?.write_f32s(&out)
     }
 }

@@ -6,7 +6,7 @@ use rillm_cpu_kernels::{Added, Seen};
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::cpu::attention::attention;
+use crate::tensor::cpu::attention::{Stays, attention};
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Attention;
 use crate::tensor::ops::cache::cache_dtype::{cache_columns, cache_dtype, case_dtype, random_cache};
@@ -126,7 +126,8 @@ impl Reference for AttentionSpans {
         let (tokens, _) = q.desc.shape.matrix()?;
         let spans = spans.u32s()?.chunks_exact(2).cycle().take(tokens).enumerate();
         let seen: Vec<Seen> = spans.map(|(own, span)| Seen { rows: span[0] as usize..span[1] as usize, own }).collect();
-        let out = attention(tensors.team, &self.attention().on_cpu(added), None, q.f32s()?, [k, v], &seen)?;
+        let out =
+            attention(tensors.team, &self.attention().on_cpu(added), None, q.f32s()?, [k, v], Stays::Passing, &seen)?;
         tensors.output(0)?.write_f32s(&out)
     }
 }

@@ -7,7 +7,7 @@ use rillm_cpu_kernels::{Added, Attention, Seen};
 use super::attention::{LIMITS, capped, limits};
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::cpu::attention::attend;
+use crate::tensor::cpu::attention::{Stays, attend};
 use crate::tensor::exec::{lanes_defines, subgroup_lanes};
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::cache::cache_dtype::{
@@ -208,7 +208,7 @@ impl Reference for AttentionSplit {
             let first_row = placement.first_row(state, token, capacity) + first;
             for (split, (begin, end)) in self.splits.ranges(length - first).into_iter().enumerate() {
                 let seen = [Seen { rows: first_row + begin..first_row + end, own: 0 }];
-                let (sums, totals) = attend(tensors.team, &attention, q, [k, v], &seen)?;
+                let (sums, totals) = attend(tensors.team, &attention, q, [k, v], Stays::Kept, &seen)?;
                 let row = token * self.splits.splits + split;
                 write_soa(&sums, &mut all_sums[row * q_dim..][..q_dim]);
                 all_totals[row * heads * 2..][..heads * 2].copy_from_slice(&totals);

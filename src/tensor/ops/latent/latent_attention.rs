@@ -5,7 +5,7 @@ use rillm_cpu_kernels::Added;
 
 use crate::error::Result;
 use crate::gpu::{Capabilities, Define};
-use crate::tensor::cpu::attention::{attention, causal};
+use crate::tensor::cpu::attention::{Stays, attention, causal};
 use crate::tensor::exec::{grid_2d, lanes_defines, subgroup_lanes};
 use crate::tensor::op::{expect, fits_u32, on_cpu};
 use crate::tensor::ops::Attention;
@@ -111,7 +111,15 @@ impl Reference for LatentAttention {
         let (tokens, _) = q.desc.shape.matrix()?;
         let first = state.u32s()?.first().copied().unwrap_or(0) as usize;
         let all = Attention { heads, kv_heads: 1, head_dim, scale, window, softcap: None }.on_cpu(Added::Nothing);
-        let sums = attention(tensors.team, &all, None, q.f32s()?, [cache, cache], &causal(window, first, tokens))?;
+        let sums = attention(
+            tensors.team,
+            &all,
+            None,
+            q.f32s()?,
+            [cache, cache],
+            Stays::Kept,
+            &causal(window, first, tokens),
+        )?;
         let out = tensors.output(0)?.f32s_mut()?;
         for (out, sums) in out.chunks_exact_mut(rank).zip(sums.chunks_exact(head_dim)) {
             out.copy_from_slice(&sums[turned..]);
