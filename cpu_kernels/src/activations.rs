@@ -1,6 +1,6 @@
 //! The functions of a feed-forward.
 
-use crate::functions::{erfc, exp, tanh};
+use crate::functions::{exp, gelu, tanh};
 use crate::lanes::{map, map2};
 use crate::simd::F32x4;
 
@@ -62,9 +62,7 @@ macro_rules! with_function {
                 $call
             }
             Activation::Gelu => {
-                let $f = |x: F32x4| {
-                    x.mul(F32x4::splat(0.5)).mul(erfc(x.mul(F32x4::splat(-std::f32::consts::FRAC_1_SQRT_2))))
-                };
+                let $f = gelu;
                 $call
             }
             Activation::Relu => {

@@ -87,42 +87,43 @@ impl Subject {
     }
 }
 
-fn subjects() -> Vec<(String, Subject)> {
-    let mut rng = Rng(23);
-    let functions = [
-        Activation::Silu(1.0),
-        Activation::Gelu,
-        Activation::GeluTanh,
-        Activation::Relu,
-        Activation::ReluSquared,
-        Activation::Silu(0.625),
-    ];
-    let mut all = Vec::new();
-    for (name, gguf_type) in [("q4_0", 2), ("q8_0", 8), ("q5_1", 7), ("q4_k", 12)] {
-        let known = formats().into_iter().find(|known| known.name == name).unwrap();
-        // The last has more products than are kept at once, and tokens that are no multiple of those that are.
-        let shapes =
-            [[1, 256, 256, 8], [0, 256, 256, 8], [3, 512, 256, 131], [67, 256, 256, 23], [131, 32, 16_640, 16]];
-        for (number, [tokens, columns, inner, outputs]) in shapes.into_iter().enumerate() {
-            if inner > 1000 && name != "q4_0" {
-                continue;
-            }
-            let is_gated = number % 2 == 0;
-            let rows = if is_gated { 2 * inner } else { inner };
-            let bias = if number % 3 == 1 { vec![] } else { rng.floats(rows) };
-            let subject = Subject {
-                up: Weight::new(&known, gguf_type, rows, columns, &mut rng),
-                down: Weight::new(&known, gguf_type, outputs, inner, &mut rng),
-                activation: functions[all.len() % functions.len()],
-                is_gated,
-                x: rng.floats(tokens * columns),
-                bias,
-                tokens,
-            };
-            all.push((format!("{name} {tokens} {columns} {inner} {outputs}"), subject));
-        }
+const FORMATS: [(&str, u32); 4] = [("q4_0", 2), ("q8_0", 8), ("q5_1", 7), ("q4_k", 12)];
+
+const FUNCTIONS: [Activation; 6] = [
+    Activation::Silu(1.0),
+    Activation::Gelu,
+    Activation::GeluTanh,
+    Activation::Relu,
+    Activation::ReluSquared,
+    Activation::Silu(0.625),
+];
+
+/// One of a format, and of a shape: tokens, columns, columns between the products, outputs. `number` says the rest.
+fn subject((name, gguf_type): (&str, u32), [tokens, columns, inner, outputs]: [usize; 4], number: usize) -> Subject {
+    let known = formats().into_iter().find(|known| known.name == name).unwrap();
+    let mut rng = Rng(23 + number as u64);
+    let is_gated = number.is_multiple_of(2);
+    let rows = if is_gated { 2 * inner } else { inner };
+    let bias = if number % 3 == 1 { vec![] } else { rng.floats(rows) };
+    Subject {
+        up: Weight::new(&known, gguf_type, rows, columns, &mut rng),
+        down: Weight::new(&known, gguf_type, outputs, inner, &mut rng),
+        activation: FUNCTIONS[number % FUNCTIONS.len()],
+        is_gated,
+        x: rng.floats(tokens * columns),
+        bias,
+        tokens,
     }
-    all
+}
+
+fn subjects() -> Vec<(String, Subject)> {
+    let shapes = [[1, 256, 256, 8], [0, 256, 256, 8], [3, 512, 256, 131], [67, 256, 256, 23]];
+    let of_format = |format| shapes.map(|shape| (format, shape));
+    // The last has more products than are kept at once, and tokens that are no multiple of those that are.
+    let all = FORMATS.into_iter().flat_map(of_format).chain([(FORMATS[0], [131, 32, 16_640, 16])]);
+    all.enumerate()
+        .map(|(number, (format, shape))| (format!("{format:?} {shape:?}"), subject(format, shape, number)))
+        .collect()
 }
 
 #[test]
@@ -156,11 +157,12 @@ fn they_are_those_of_one_thread_step_by_step() {
 #[test]
 fn what_does_not_fit_is_refused_before_anything_is_read() {
     let board = Board::new();
-    let (_, subject) = subjects().remove(2);
+    let subject_of_test = || subject(FORMATS[0], [3, 512, 256, 131], 2);
+    let subject = subject_of_test();
     let expected = subject.step_by_step();
     let mut between = Between::none();
     let refused = |change: &dyn Fn(&mut Subject)| {
-        let (_, mut other) = subjects().remove(2);
+        let mut other = subject_of_test();
         change(&mut other);
         let (outcome, out) = other.run(&board, &mut Between::none());
         assert!(outcome.is_none_or(|outcome| outcome == Outcome::Refused), "{outcome:?}");
