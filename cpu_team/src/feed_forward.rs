@@ -52,6 +52,11 @@ impl Between {
 }
 
 impl FeedForward {
+    /// Tokens that go through it at once.
+    pub fn at_once(&self) -> usize {
+        (MOST_PRODUCTS / self.up.rows.max(1)).max(LEAST_TOKENS)
+    }
+
     /// Runs it for the activations [tokens, columns] at `x`, written to `out` [tokens, outputs]. `bias`, if it is not 0, is what is added to a
     /// token's products with `up`.
     ///
@@ -82,7 +87,7 @@ impl FeedForward {
             }
         }
         let count = board.joined() as usize + 1;
-        let at_once = (MOST_PRODUCTS / up.rows.max(1)).max(LEAST_TOKENS);
+        let at_once = self.at_once();
         let Between { rounded, products } = between;
         for first in (0..tokens).step_by(at_once) {
             let tokens = at_once.min(tokens - first);

@@ -249,7 +249,8 @@ pub extern "C" fn feed_forward(words: usize, x: usize, bias: usize, out: usize) 
     match unsafe { work.run((&BOARD, &Workers), [x, bias, out], tokens, between) } {
         Ok(outcome) => {
             if outcome != Outcome::Broken {
-                between.keep(MOST_KEPT, tokens.saturating_mul(down_columns.max(up_columns) as usize));
+                let columns = down_columns.max(up_columns) as usize;
+                between.keep(MOST_KEPT, tokens.min(work.at_once()).saturating_mul(columns));
             }
             status(outcome)
         }

@@ -10,7 +10,6 @@ use super::adapter::{Adapter, AdapterInfo};
 use crate::error::Result;
 
 /// Whether this build has it.
-#[cfg_attr(not(target_family = "wasm"), expect(dead_code, reason = "natively the environment chooses"))]
 pub(super) const IS_THERE: bool = true;
 
 /// A device, its queue and what is known of the adapter.

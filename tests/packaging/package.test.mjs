@@ -20,7 +20,7 @@ import { expectedFiles, filesIn } from '../../scripts/release/contents.mjs';
 /** What a browser may have to download of the engine, compressed: half a percent above what it is. `npm run size` tells where it goes. */
 const WASM_CEILING = 1_346_400;
 /** The same of the engine for the CPU, which only those download who have no GPU. */
-const CPU_CEILING = 1_471_800;
+const CPU_CEILING = 1_477_000;
 /** The same for the grammar engine, which only those download who ask for structured output. */
 const GRAMMAR_CEILING = 417_000;
 /** The same for what `rillm/gpu` runs on. */
@@ -29,7 +29,7 @@ const TENSOR_CEILING = 450_200;
 /** The same of the engine with what trains, which only those download who train. */
 const TRAIN_CEILING = 1_475_600;
 /** Of each of the two modules of the CPU's threads: products, attention, and how both are divided. */
-const TEAM_CEILING = 53_600;
+const TEAM_CEILING = 57_500;
 
 let tarball;
 let names;

@@ -37,9 +37,7 @@ impl FeedForward {
             (DType::Weight(format), [rows, columns]) => packed_bytes(format, *rows, *columns).is_some(),
             _ => false,
         };
-        // A build without the CPU has nothing of it.
-        let is_there = cfg!(feature = "cpu") && capabilities.cpu && capabilities.packs_weights;
-        is_there && weights.into_iter().all(is_packed)
+        capabilities.packs_on_cpu() && weights.into_iter().all(is_packed)
     }
 
     /// The bias of up and that of down among the inputs after the operands.
