@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use super::cpu::IS_THERE;
-
 /// Kernels bind up to this many storage buffers.
 pub(super) const STORAGE_BUFFERS: u32 = 8;
 
@@ -80,13 +78,6 @@ pub struct Capabilities {
     /// The most storage buffers that a kernel binds.
     #[serde(skip)]
     pub max_storage_buffers: u32,
-}
-
-impl Capabilities {
-    /// Whether the device is a CPU that keeps weights packed. Where a build has none, whoever compiles it knows the answer.
-    pub fn packs_on_cpu(&self) -> bool {
-        IS_THERE && self.cpu && self.packs_weights
-    }
 }
 
 /// What is known of the adapter before a device exists.

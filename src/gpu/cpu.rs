@@ -6,11 +6,19 @@ pub use rillm_cpu_device::{
     CpuKernel, Lent, Problem, Team, TeamAttention, TeamBytes, TeamFeedForward, TeamMatrix, next_is_of_team,
 };
 
-use super::adapter::{Adapter, AdapterInfo};
+use super::adapter::{Adapter, AdapterInfo, Capabilities};
 use crate::error::Result;
 
 /// Whether this build has it.
+#[cfg_attr(not(target_family = "wasm"), expect(dead_code, reason = "natively the environment chooses"))]
 pub(super) const IS_THERE: bool = true;
+
+impl Capabilities {
+    /// Whether the device is a CPU that keeps weights packed.
+    pub fn packs_on_cpu(&self) -> bool {
+        self.cpu && self.packs_weights
+    }
+}
 
 /// A device, its queue and what is known of the adapter.
 pub(super) fn request(team: Option<Arc<dyn Team>>) -> Result<(wgpu::Device, wgpu::Queue, Adapter)> {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::adapter::Adapter;
+use super::adapter::{Adapter, Capabilities};
 use crate::error::Result;
 
 /// A function on bound bytes.
@@ -171,6 +171,13 @@ impl TeamBytes {
     /// Never called.
     pub fn size(&self) -> usize {
         match *self {}
+    }
+}
+
+impl Capabilities {
+    /// Never, which whoever compiles what depends on it knows.
+    pub fn packs_on_cpu(&self) -> bool {
+        false
     }
 }
 
