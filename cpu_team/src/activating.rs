@@ -2,10 +2,8 @@
 
 use rillm_cpu_kernels::{Activation, Inner, Mismatch, Quantized, Rounded, round_activated};
 
-use crate::job::{WORDS, parts_for};
+use crate::job::{PIECE, WORDS, parts_for};
 
-/// Columns of a piece.
-const PIECE: usize = 32;
 /// What a number of it takes, in multiplications.
 const WORK: usize = 24;
 

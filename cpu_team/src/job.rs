@@ -16,6 +16,8 @@ const PARTS_OF_MUCH: usize = 16;
 /// Multiplications of one of those at least: some tenths of a millisecond.
 const MUCH: usize = 1 << 22;
 
+/// Columns of a piece of activations, which are rounded together.
+pub(crate) const PIECE: usize = 32;
 /// Words of a job on the board besides its kind.
 pub(crate) const WORDS: usize = 11;
 

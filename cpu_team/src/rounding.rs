@@ -2,10 +2,8 @@
 
 use rillm_cpu_kernels::{Mismatch, Quantized, Rounded, round};
 
-use crate::job::{WORDS, parts_for};
+use crate::job::{PIECE, WORDS, parts_for};
 
-/// Columns of a piece.
-const PIECE: usize = 32;
 /// What rounding a number takes, in multiplications.
 const WORK: usize = 8;
 

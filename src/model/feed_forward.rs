@@ -1,5 +1,6 @@
 //! The feed-forward of a layer: dense, a mixture of experts, or both. A set of ops does its steps (`LayerOps`).
 
+use super::adapters::Beside;
 use super::config::Config;
 use super::layer_ops::LayerOps;
 use super::linear::Linear;
@@ -140,16 +141,18 @@ impl FeedForward {
     }
 }
 
-/// The whole feed-forward of `h` [n, n_embd] as one op, if the device has it. Nothing else may have a part in its steps.
+/// The whole feed-forward of `h` [n, n_embd] as one op, if the device has it. What adapters add has no part in it.
 pub(super) fn whole(
     context: &Context,
     activation: Activation,
+    beside: Option<Beside<'_>>,
     h: impl FnOnce() -> Result<Tensor>,
     [up, down]: [&Linear; 2],
     is_gated: bool,
 ) -> Result<Option<Tensor>> {
     let (Some(of_up), Some(of_down)) = (up.weight.whole(), down.weight.whole()) else { return Ok(None) };
-    if !ops::FeedForward::is_for(context, [of_up, of_down]) {
+    let is_adapted = |beside: Beside<'_>| beside.touches(&up.weight) || beside.touches(&down.weight);
+    if !ops::FeedForward::is_for(context, [of_up, of_down]) || beside.is_some_and(is_adapted) {
         return Ok(None);
     }
     let h = h()?;

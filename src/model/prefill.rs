@@ -134,12 +134,9 @@ impl LayerOps for Prefill<'_> {
     }
 
     fn whole(&self, h: &Normed<'_>, up: &Linear, down: &Linear, is_gated: bool) -> Result<Option<Tensor>> {
-        let beside = self.pass.beside();
-        if beside.touches(&up.weight) || beside.touches(&down.weight) {
-            return Ok(None);
-        }
+        let beside = Some(self.pass.beside());
         let normed = || h.norm.run(self.context(), h.x);
-        feed_forward::whole(self.context(), self.pass.config.activation, normed, [up, down], is_gated)
+        feed_forward::whole(self.context(), self.pass.config.activation, beside, normed, [up, down], is_gated)
     }
 
     fn gated(&self, h: &Normed<'_>, gate_up: &[Linear], down: &Linear, _: Option<f32>) -> Result<Activations> {

@@ -171,10 +171,7 @@ impl LayerOps for Unfused<'_> {
     }
 
     fn whole(&self, h: &Tensor, up: &Linear, down: &Linear, is_gated: bool) -> Result<Option<Tensor>> {
-        if self.beside().is_some_and(|beside| beside.touches(&up.weight) || beside.touches(&down.weight)) {
-            return Ok(None);
-        }
-        feed_forward::whole(self.context, self.config.activation, || Ok(h.clone()), [up, down], is_gated)
+        feed_forward::whole(self.context, self.config.activation, self.beside(), || Ok(h.clone()), [up, down], is_gated)
     }
 
     fn gated(&self, h: &Tensor, gate_up: &[Linear], _: &Linear, sparsity: Option<f32>) -> Result<Tensor> {

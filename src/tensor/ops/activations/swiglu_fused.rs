@@ -56,11 +56,15 @@ impl Reference for SwigluFused {
 
     fn run_on_cpu(&self, mut tensors: CpuTensors<'_>) -> Result<()> {
         let [_, columns] = halves(self.name(), &[tensors.inputs[0].desc])?;
-        let out = tensors.outputs[0].f32s_mut()?.chunks_exact_mut(columns);
-        for (row, out) in tensors.inputs[0].f32s()?.chunks_exact(2 * columns).zip(out) {
-            gate(self.activation.on_cpu(), &row[..columns], &row[columns..], out);
-        }
+        gate_halves(self.activation, tensors.inputs[0].f32s()?, columns, tensors.outputs[0].f32s_mut()?);
         Ok(())
+    }
+}
+
+/// Gates the second half of each row of [tokens, 2 · columns] by the first, written to `out` [tokens, columns].
+pub(in crate::tensor::ops) fn gate_halves(activation: Activation, gate_up: &[f32], columns: usize, out: &mut [f32]) {
+    for (row, out) in gate_up.chunks_exact(2 * columns).zip(out.chunks_exact_mut(columns)) {
+        gate(activation.on_cpu(), &row[..columns], &row[columns..], out);
     }
 }
 

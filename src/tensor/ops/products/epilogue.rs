@@ -118,6 +118,6 @@ impl Epilogue {
 }
 
 /// Adds a bias to each row.
-fn add_bias(bias: &[f32], rows: &mut [f32]) {
+pub(super) fn add_bias(bias: &[f32], rows: &mut [f32]) {
     rows.chunks_exact_mut(bias.len().max(1)).for_each(|row| add(row, bias));
 }

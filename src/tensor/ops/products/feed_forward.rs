@@ -2,8 +2,9 @@
 //!
 //! It has no kernel. On GPUs each of its steps has one (`mat_mul`, `swiglu_fused`, `unary`).
 
-use rillm_cpu_kernels::{activate, add, gate};
+use rillm_cpu_kernels::activate;
 
+use super::epilogue::add_bias;
 use super::mat_vec::{infer_linear, reference_linear};
 use crate::error::Result;
 use crate::gpu::Capabilities;
@@ -11,6 +12,7 @@ use crate::tensor::cpu::linear::{linear, packed_bytes, write_linear};
 use crate::tensor::cpu::{team, zeros};
 use crate::tensor::op::{expect, on_cpu};
 use crate::tensor::ops::Activation;
+use crate::tensor::ops::activations::swiglu_fused::gate_halves;
 use crate::tensor::quant::Format;
 use crate::tensor::{Case, Context, CpuTensors, DType, Desc, HostTensor, Kernel, Op, Reference, Rng, Shape, Tensor};
 
@@ -46,7 +48,7 @@ impl FeedForward {
         [more.first().filter(|_| of_up), more.get(usize::from(of_up)).filter(|_| of_down)]
     }
 
-    /// The number of columns between the products, of so many rows of up.
+    /// The number of columns between the products, if up has this number of rows.
     fn inner(&self, rows: usize) -> usize {
         if self.is_gated { rows / 2 } else { rows }
     }
@@ -154,15 +156,12 @@ impl Reference for FeedForward {
         if !is_done {
             let mut products = linear(up, x)?;
             if let Some(bias) = of_up {
-                products.chunks_exact_mut(bias.len().max(1)).for_each(|products| add(products, bias));
+                add_bias(bias, &mut products);
             }
             let (rows, _) = up.desc.shape.matrix()?;
             if self.is_gated {
-                let columns = rows / 2;
                 let mut inner = zeros(products.len() / 2)?;
-                for (products, inner) in products.chunks_exact(rows).zip(inner.chunks_exact_mut(columns)) {
-                    gate(activation, &products[..columns], &products[columns..], inner);
-                }
+                gate_halves(self.activation, &products, self.inner(rows), &mut inner);
                 products = inner;
             } else {
                 activate(activation, &mut products);
@@ -170,7 +169,7 @@ impl Reference for FeedForward {
             write_linear(down, &products, out)?;
         }
         if let Some(bias) = of_down? {
-            out.chunks_exact_mut(bias.len().max(1)).for_each(|row| add(row, bias));
+            add_bias(bias, out);
         }
         Ok(())
     }
