@@ -18,7 +18,7 @@ mod team;
 mod twin;
 
 pub use kernel::{CpuKernel, Lent, Problem, Written};
-pub use team::{Team, TeamAttention, TeamBytes, TeamFeedForward, TeamMatrix};
+pub use team::{Team, TeamAddress, TeamAttention, TeamBytes, TeamFeedForward, TeamMatrix, memory_of};
 pub use twin::Twin;
 
 use std::sync::Arc;

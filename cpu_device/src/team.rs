@@ -8,11 +8,19 @@ use wgpu::wgt::WasmNotSendSync;
 
 use super::kernel::Problem;
 
+/// Where bytes of a team are: in its upper half which of the team's memories, in its lower one the address there. 0 is nowhere.
+pub type TeamAddress = u64;
+
+/// Which of a team's memories it is in.
+pub fn memory_of(at: TeamAddress) -> u32 {
+    (at >> u32::BITS) as u32
+}
+
 /// A matrix of weights in a team's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TeamMatrix {
-    /// The address of its first byte.
-    pub at: usize,
+    /// Where it begins.
+    pub at: TeamAddress,
     /// The `ggml_type` of its format.
     pub gguf_type: u32,
     /// It is packed for products with activations of 8 bits.
@@ -34,13 +42,13 @@ pub struct TeamAttention<'a> {
     pub keys: &'a [u8],
     /// Rows of the values, unless `places` says where they are.
     pub values: &'a [u8],
-    /// Addresses of the keys and of the values in the team's memory, or 0.
-    pub places: [usize; 2],
+    /// Where the keys and the values are in one of the team's memories, or 0.
+    pub places: [TeamAddress; 2],
     /// What is added to scores.
     pub numbers: &'a [f32],
 }
 
-/// A feed-forward with two packed matrices in a team's memory.
+/// A feed-forward with two packed matrices in one of a team's memories.
 #[derive(Clone, Copy, Debug)]
 pub struct TeamFeedForward<'a> {
     /// [inner, columns], or [2 · inner, columns] with gates first.
@@ -63,13 +71,13 @@ impl TeamFeedForward<'_> {
         self.x.len().checked_div(self.up.columns).unwrap_or(0)
     }
 
-    /// Both matrices and the rest but the numbers, as `feed_forward` of the crate `rillm-cpu-team` takes them. `None` if an address has more than 32
-    /// bits.
+    /// Both matrices, by their addresses in their memory, and the rest but the numbers, as `feed_forward` of the crate `rillm-cpu-team` takes them.
+    /// `None` if a number has more than 32 bits.
     pub fn words(&self) -> Option<[u32; 12]> {
         let Self { up, down, activation: [kind, number], .. } = *self;
         let word = |number: usize| u32::try_from(number).ok();
         let [of_up, of_down] = [up, down].map(|TeamMatrix { at, gguf_type, rows, columns, .. }| {
-            Some([word(at)?, gguf_type, word(rows)?, word(columns)?])
+            Some([at as u32, gguf_type, word(rows)?, word(columns)?])
         });
         let ([a, b, c, d], [e, f, g, h]) = (of_up?, of_down?);
         Some([a, b, c, d, e, f, g, h, word(self.tokens())?, u32::from(self.is_gated), kind, number])
@@ -78,17 +86,17 @@ impl TeamFeedForward<'_> {
 
 /// Threads that multiply and attend, and their memory.
 pub trait Team: Debug + WasmNotSendSync {
-    /// Zeros, at an address that is a multiple of 16. `None` if there is no room.
-    fn allocate(&self, bytes: usize) -> Option<usize>;
+    /// Zeros in one memory, at an address that is a multiple of 16. `None` if there is no room.
+    fn allocate(&self, bytes: usize) -> Option<TeamAddress>;
 
     /// Gives back what `allocate` gave for these bytes.
-    fn release(&self, at: usize, bytes: usize);
+    fn release(&self, at: TeamAddress, bytes: usize);
 
     /// Overwrites bytes.
-    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), Problem>;
+    fn write(&self, at: TeamAddress, bytes: &[u8]) -> Result<(), Problem>;
 
     /// Copies bytes from there.
-    fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), Problem>;
+    fn read(&self, at: TeamAddress, bytes: &mut [u8]) -> Result<(), Problem>;
 
     /// Packs rows of a file to their place in a packed matrix of zeros.
     fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> Result<(), Problem>;
@@ -107,13 +115,16 @@ pub trait Team: Debug + WasmNotSendSync {
 
     /// How many work at once, the caller among them.
     fn threads(&self) -> usize;
+
+    /// Bytes of all memories that it may have.
+    fn most_bytes(&self) -> u64;
 }
 
 /// Bytes in a team's memory, which are given back when the last handle is gone.
 #[derive(Debug)]
 pub struct TeamBytes {
     team: Arc<dyn Team>,
-    at: usize,
+    at: TeamAddress,
     bytes: usize,
 }
 
@@ -128,8 +139,8 @@ impl TeamBytes {
         &*self.team
     }
 
-    /// The address of the first.
-    pub fn at(&self) -> usize {
+    /// Where the first is.
+    pub fn at(&self) -> TeamAddress {
         self.at
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::kernel::Problem;
-use super::team::{Team, TeamBytes};
+use super::team::{Team, TeamAddress, TeamBytes};
 
 /// Ranges that are known to be the same in both, at most. Each sequence of a cache has one.
 const MOST_RANGES: usize = 64;
@@ -89,9 +89,14 @@ impl Twin<'_> {
         self.of.borrow_mut().changed(self.within(range));
     }
 
-    /// The address in the team's memory of a range of `bytes`, which are those that were lent; there it is as here. `None` if there is no room for
+    /// Where in the team's memory there is a range of `bytes`, which are those that were lent; there it is as here. `None` if there is no room for
     /// the whole buffer, or none of such a range.
-    pub fn address(&self, team: &Arc<dyn Team>, bytes: &[u8], range: Range<usize>) -> Result<Option<usize>, Problem> {
+    pub fn address(
+        &self,
+        team: &Arc<dyn Team>,
+        bytes: &[u8],
+        range: Range<usize>,
+    ) -> Result<Option<TeamAddress>, Problem> {
         if range.start > range.end || range.end > bytes.len() {
             return Ok(None);
         }
@@ -101,10 +106,10 @@ impl Twin<'_> {
         }
         let Place::There(there) = &twins.place else { return Ok(None) };
         let within = self.within(&range);
-        let at = there.at() + within.start;
+        let at = there.at() + within.start as TeamAddress;
         for part in twins.missing(&within) {
             let from = part.start - self.first..part.end - self.first;
-            there.team().write(there.at() + part.start, &bytes[from])?;
+            there.team().write(there.at() + part.start as TeamAddress, &bytes[from])?;
         }
         twins.is_fresh(within);
         Ok(Some(at))

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use rillm_cpu_device::{
-    CpuKernel, Lent, Problem, Team, TeamAttention, TeamFeedForward, TeamMatrix, is_cpu, next_is_of_team, pipeline,
-    request,
+    CpuKernel, Lent, Problem, Team, TeamAddress, TeamAttention, TeamFeedForward, TeamMatrix, is_cpu, next_is_of_team,
+    pipeline, request,
 };
 use wgpu::{BufferUsages, wgt};
 
@@ -209,34 +209,34 @@ fn a_destroyed_device_tells_and_runs_nothing() {
 /// A memory of 100 bytes, and what is written there.
 #[derive(Debug, Default)]
 struct Small {
-    held: Mutex<Vec<(usize, usize)>>,
-    written: Mutex<Vec<(usize, Vec<u8>)>>,
+    held: Mutex<Vec<(TeamAddress, usize)>>,
+    written: Mutex<Vec<(TeamAddress, Vec<u8>)>>,
 }
 
 impl Team for Small {
-    fn allocate(&self, bytes: usize) -> Option<usize> {
+    fn allocate(&self, bytes: usize) -> Option<TeamAddress> {
         let mut held = self.held.lock().unwrap();
         let sum: usize = held.iter().map(|(_, bytes)| bytes).sum();
         if sum + bytes > 100 {
             return None;
         }
-        let at = 16 * (held.len() + 1);
+        let at = 16 * (held.len() as TeamAddress + 1);
         held.push((at, bytes));
         Some(at)
     }
 
-    fn release(&self, at: usize, bytes: usize) {
+    fn release(&self, at: TeamAddress, bytes: usize) {
         let mut held = self.held.lock().unwrap();
         let place = held.iter().position(|one| *one == (at, bytes)).unwrap();
         held.remove(place);
     }
 
-    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), Problem> {
+    fn write(&self, at: TeamAddress, bytes: &[u8]) -> Result<(), Problem> {
         self.written.lock().unwrap().push((at, bytes.to_vec()));
         Ok(())
     }
 
-    fn read(&self, _: usize, _: &mut [u8]) -> Result<(), Problem> {
+    fn read(&self, _: TeamAddress, _: &mut [u8]) -> Result<(), Problem> {
         Ok(())
     }
 
@@ -262,6 +262,10 @@ impl Team for Small {
 
     fn threads(&self) -> usize {
         1
+    }
+
+    fn most_bytes(&self) -> u64 {
+        100
     }
 }
 

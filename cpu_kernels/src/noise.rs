@@ -79,35 +79,32 @@ pub fn best_of_shares(
     let scales = F32x4::splat(scale);
     let of_lanes = I32x4::new([0, 1, 2, 3]);
     let mut is_number = I32x4::splat(-1);
+    let mut better = |logit: F32x4, first: usize, best: &mut [f32; LANES], of_best: &mut [u32; LANES]| {
+        let token = I32x4::splat(first as i32).add(of_lanes);
+        // Lanes beyond the end are zeros, which are numbers.
+        is_number = is_number.and(logit.bits().and(I32x4::splat(i32::MAX)).less(I32x4::splat(0x7f80_0001)));
+        let warm = if scale > 0.0 { logit.mul(scales).add(key.noise(token)) } else { logit };
+        let value = logit.greater(lowest).select(warm.bits(), lowest.bits());
+        // Its first token is the best of a share until another is better.
+        let before = I32x4::new(of_best.map(|token| token as i32));
+        let is_better = if first < shares { I32x4::splat(-1) } else { value.floats().greater(F32x4::load(best)) };
+        *best = is_better.select(value, F32x4::load(best).bits()).floats().lanes();
+        *of_best = is_better.select(token, before).lanes().map(|token| token as u32);
+    };
+    let (best, of_best) = (values.as_chunks_mut::<LANES>().0, tokens.as_chunks_mut::<LANES>().0);
     for (round, logits) in logits.chunks(shares).enumerate() {
-        let of_shares = values.chunks_exact_mut(LANES).zip(tokens.chunks_exact_mut(LANES));
-        for (at, (logits, (best, of_best))) in logits.chunks(LANES).zip(of_shares).enumerate() {
-            let count = logits.len();
-            let first = round * shares + at * LANES;
-            let token = I32x4::splat(first as i32).add(of_lanes);
-            let logit = padded(logits);
-            // Lanes beyond the end are zeros, which are numbers.
-            is_number = is_number.and(logit.bits().and(I32x4::splat(i32::MAX)).less(I32x4::splat(0x7f80_0001)));
-            let warm = if scale > 0.0 { logit.mul(scales).add(key.noise(token)) } else { logit };
-            let value = logit.greater(lowest).select(warm.bits(), lowest.bits());
-            if round == 0 {
-                put(&mut best[..count], value.floats());
-                put_words(&mut of_best[..count], token);
-                continue;
-            }
-            let (before, token_before) =
-                (padded(best), I32x4::new([of_best[0], of_best[1], of_best[2], of_best[3]].map(|token| token as i32)));
-            let is_better = value.floats().greater(before);
-            put(&mut best[..count], is_better.select(value, before.bits()).floats());
-            put_words(&mut of_best[..count], is_better.select(token, token_before));
+        let (whole, rest) = logits.as_chunks::<LANES>();
+        for (at, (logits, (best, of_best))) in whole.iter().zip(best.iter_mut().zip(of_best.iter_mut())).enumerate() {
+            better(F32x4::load(logits), round * shares + at * LANES, best, of_best);
+        }
+        if let (false, Some(best), Some(of_best)) =
+            (rest.is_empty(), best.get_mut(whole.len()), of_best.get_mut(whole.len()))
+        {
+            let (mut values, mut tokens) = (*best, *of_best);
+            better(padded(rest), round * shares + whole.len() * LANES, &mut values, &mut tokens);
+            best[..rest.len()].copy_from_slice(&values[..rest.len()]);
+            of_best[..rest.len()].copy_from_slice(&tokens[..rest.len()]);
         }
     }
     Ok(is_number.lanes() == [-1; LANES])
-}
-
-#[inline(always)]
-fn put_words(out: &mut [u32], words: I32x4) {
-    let lanes = words.lanes().map(|word| word as u32);
-    let count = out.len();
-    out.copy_from_slice(&lanes[..count]);
 }

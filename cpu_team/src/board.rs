@@ -16,6 +16,9 @@ const NAP_MS: u32 = 1000;
 const PATIENCE: (u32, u32) = (100, 150);
 /// In place of the number of the next part: there is no job.
 const NONE: u32 = u32::MAX;
+/// What helpers are told: to stay, or to end. Any other number is that of another board and one.
+const STAY: u32 = 0;
+const END: u32 = u32::MAX;
 
 /// How a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +33,7 @@ pub enum Outcome {
     Broken,
 }
 
-/// One job at a time.
+/// One job at a time. A memory has a board; who has several tells helpers at which of them they are wanted.
 #[derive(Default)]
 pub struct Board {
     /// The number of the job in the upper half, and of its next part in the lower one: who takes a part knows that it is of this job.
@@ -46,7 +49,7 @@ pub struct Board {
     sleepers: AtomicU32,
     joined: AtomicU32,
     is_broken: AtomicBool,
-    has_ended: AtomicBool,
+    told: AtomicU32,
 }
 
 impl Board {
@@ -64,7 +67,7 @@ impl Board {
             sleepers: AtomicU32::new(0),
             joined: AtomicU32::new(0),
             is_broken: AtomicBool::new(false),
-            has_ended: AtomicBool::new(false),
+            told: AtomicU32::new(STAY),
         }
     }
 
@@ -114,20 +117,26 @@ impl Board {
         outcome
     }
 
-    /// Works on what is posted until the team ends.
+    /// One more thread helps.
+    pub fn join(&self) {
+        self.joined.fetch_add(1, SeqCst);
+    }
+
+    /// Works on what is posted until the team ends, `None`, or until help is wanted at another board, whose number this is.
     ///
     /// # Safety
     ///
     /// The leader keeps what it promises.
     #[expect(unsafe_code, reason = "threads share memory by addresses")]
-    pub unsafe fn help(&self, threads: &impl Threads) {
-        self.joined.fetch_add(1, SeqCst);
+    pub unsafe fn help(&self, threads: &impl Threads) -> Option<u32> {
         loop {
             let rung = self.bell.load(SeqCst);
             let mut looks = 0;
             while looks < LOOKS {
-                if self.has_ended.load(SeqCst) {
-                    return;
+                match self.told.load(SeqCst) {
+                    STAY => {}
+                    END => return None,
+                    other => return Some(other - 1),
                 }
                 match self.take() {
                     Some((job, part)) => {
@@ -156,7 +165,24 @@ impl Board {
 
     /// Lets all helpers end.
     pub fn end(&self, threads: &impl Threads) {
-        self.has_ended.store(true, SeqCst);
+        self.tell(END, threads);
+    }
+
+    /// Sends all helpers to the board with this number, those that come later as well.
+    pub fn send_to(&self, other: u32, threads: &impl Threads) {
+        self.tell(other.saturating_add(1), threads);
+    }
+
+    /// From now on helpers stay that come here, and as many as `helpers` count as those of a job whether they have come or not.
+    pub fn call_here(&self, helpers: u32) {
+        self.joined.store(helpers, SeqCst);
+        // Who has ended has ended.
+        let stays = |told| (told != END).then_some(STAY);
+        let _ = self.told.fetch_update(SeqCst, SeqCst, stays);
+    }
+
+    fn tell(&self, what: u32, threads: &impl Threads) {
+        self.told.store(what, SeqCst);
         self.bell.fetch_add(1, SeqCst);
         threads.wake(&self.bell, u32::MAX);
     }

@@ -304,22 +304,34 @@ pub extern "C" fn attend(
     }
 }
 
-/// Makes a stack of `bytes` bytes for a thread. Returns the address of its end; 0 if there is no room.
+/// One more thread helps. Called once by each but the leader's, in the first memory.
 #[expect(unsafe_code, reason = "it is called by JavaScript")]
 #[unsafe(no_mangle)]
-pub extern "C" fn stack(bytes: usize) -> usize {
-    match allocate(bytes) {
-        0 => 0,
-        at => at + bytes,
-    }
+pub extern "C" fn join() {
+    BOARD.join();
 }
 
-/// Helps until the team ends. Called once by each thread but the leader's, on a stack of its own.
+/// Helps until the team ends, 0, or until help is wanted in another memory: its number and one. Called by each thread but the leader's, on a stack of its
+/// own.
 #[expect(unsafe_code, reason = "it is called by JavaScript")]
 #[unsafe(no_mangle)]
-pub extern "C" fn help() {
+pub extern "C" fn help() -> u32 {
     // SAFETY: `multiply` keeps what the leader promises.
-    unsafe { BOARD.help(&Workers) };
+    unsafe { BOARD.help(&Workers) }.map_or(0, |other| other + 1)
+}
+
+/// Sends helpers to the memory with this number.
+#[expect(unsafe_code, reason = "it is called by JavaScript")]
+#[unsafe(no_mangle)]
+pub extern "C" fn send_to(memory: u32) {
+    BOARD.send_to(memory, &Workers);
+}
+
+/// Lets helpers stay in this memory, of whom there are as many.
+#[expect(unsafe_code, reason = "it is called by JavaScript")]
+#[unsafe(no_mangle)]
+pub extern "C" fn call_here(helpers: u32) {
+    BOARD.call_here(helpers);
 }
 
 /// How many threads help.

@@ -13,7 +13,7 @@ mod support;
 mod system;
 
 use support::Rng;
-use system::System;
+use system::{System, helped};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Kind {
@@ -160,8 +160,7 @@ fn attention_is_that_of_one_thread_bit_for_bit() {
         let mut most = 0;
         scope(|scope| {
             for _ in 0..helpers {
-                // SAFETY: who posts jobs keeps what they need.
-                scope.spawn(|| unsafe { board.help(&System) });
+                scope.spawn(|| helped(&board));
             }
             while board.joined() < helpers {
                 yield_now();

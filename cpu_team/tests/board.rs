@@ -15,8 +15,8 @@ mod support;
 mod system;
 
 use support::{Known, Rng, formats};
-use system::System;
 use system::aligned::Aligned;
+use system::{System, helped};
 
 /// A thread that may not sleep.
 struct Awake;
@@ -116,8 +116,7 @@ impl Subject {
 fn beside(board: &Board, helpers: usize, work: impl FnOnce()) {
     scope(|scope| {
         for _ in 0..helpers {
-            // SAFETY: who posts jobs keeps what they need.
-            scope.spawn(|| unsafe { board.help(&System) });
+            scope.spawn(|| helped(board));
         }
         work();
         board.end(&System);
@@ -177,8 +176,7 @@ fn hundreds_of_jobs_while_threads_come_and_sleep() {
             let board = &board;
             scope.spawn(move || {
                 sleep(Duration::from_millis(at * 15));
-                // SAFETY: as above.
-                unsafe { board.help(&System) };
+                helped(board);
             });
         }
         for round in 0..300 {
@@ -189,6 +187,71 @@ fn hundreds_of_jobs_while_threads_come_and_sleep() {
             }
         }
         board.end(&System);
+    });
+}
+
+/// A memory has a board, and helpers go where the leader is.
+#[test]
+fn helpers_follow_the_leader_from_board_to_board() {
+    let mut rng = Rng(17);
+    let q8_0 = formats().into_iter().find(|known| known.name == "q8_0").unwrap();
+    let subjects: Vec<_> =
+        [512, 96, 2048].map(|rows| Subject::new(&q8_0, rng.below(2) == 0, [rows, 64, 2], &mut rng)).into();
+    let boards = [(); 3].map(|()| Board::new());
+    const HELPERS: u32 = 3;
+    // By helper and board, how often it came there.
+    let visits = [(); HELPERS as usize].map(|()| [(); 3].map(|()| AtomicU32::new(0)));
+    scope(|scope| {
+        for visits in &visits {
+            let boards = &boards;
+            scope.spawn(move || {
+                boards[0].join();
+                let mut at = 0;
+                loop {
+                    visits[at].fetch_add(1, SeqCst);
+                    // SAFETY: who posts jobs keeps what they need.
+                    match unsafe { boards[at].help(&System) } {
+                        Some(other) => at = other as usize,
+                        None => break,
+                    }
+                }
+            });
+        }
+        while boards[0].joined() < HELPERS {
+            yield_now();
+        }
+        let mut at = 0;
+        let mut go = |to: usize| {
+            boards[to].call_here(HELPERS);
+            if to != at {
+                boards[at].send_to(to as u32, &System);
+            }
+            at = to;
+            assert_eq!(boards[to].joined(), HELPERS);
+        };
+        for round in 0..600 {
+            let to = rng.below(boards.len());
+            go(to);
+            subjects[round % subjects.len()].check(&boards[to], &System, &format!("round {round}, board {to}"));
+            if round % 100 == 0 {
+                // Long enough that all of them sleep.
+                sleep(Duration::from_millis(5));
+            }
+        }
+        // All of them come, also those that slept or were on their way.
+        for to in [2, 1, 0, 2] {
+            let before = visits.each_ref().map(|visits| visits[to].load(SeqCst));
+            go((to + 1) % 3);
+            sleep(Duration::from_millis(3));
+            go(to);
+            let came = |(visits, before): (&[AtomicU32; 3], u32)| visits[to].load(SeqCst) > before;
+            while !visits.iter().zip(before).all(came) {
+                yield_now();
+            }
+        }
+        // Wherever they are, and for good.
+        boards.iter().for_each(|board| board.end(&System));
+        boards[1].call_here(HELPERS);
     });
 }
 
@@ -231,7 +294,7 @@ fn a_thread_that_breaks_or_vanishes_ends_the_job_and_the_team() {
         let (begin, has_one) = (Barrier::new(2), AtomicBool::new(false));
         scope(|scope| {
             // It only counts as one that helps, so that jobs have parts.
-            let counted = scope.spawn(|| unsafe { board.help(&System) });
+            let counted = scope.spawn(|| helped(&board));
             while board.joined() == 0 {
                 yield_now();
             }

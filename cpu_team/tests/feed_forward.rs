@@ -12,8 +12,8 @@ mod support;
 mod system;
 
 use support::{Known, Rng, formats};
-use system::System;
 use system::aligned::Aligned;
+use system::{System, helped};
 
 /// A packed matrix in memory that is aligned.
 struct Weight {
@@ -135,8 +135,7 @@ fn they_are_those_of_one_thread_step_by_step() {
         let mut between = Between::none();
         scope(|scope| {
             for _ in 0..helpers {
-                // SAFETY: who posts jobs keeps what they need.
-                scope.spawn(|| unsafe { board.help(&System) });
+                scope.spawn(|| helped(&board));
             }
             while board.joined() < helpers {
                 yield_now();

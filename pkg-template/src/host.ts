@@ -35,7 +35,7 @@ import type { TrainingPlan } from './generated/training.js';
 import { withinTime } from './time_limit.js';
 import { planOf, trainedBy, trainedData } from './train/host.js';
 import type { EngineStats, Inspection, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
-import { type StartedTeam, startTeam } from './team/cpu_team.js';
+import { bytesOfTeam, type StartedTeam, startTeam, type TeamThreads } from './team/cpu_team.js';
 import { keepTunings, keptTunings } from './tunings.js';
 import { loadWasm, type Wasm, type WasmEngine, type WasmLoadOptions, type WasmTensor } from './wasm.js';
 import type { EngineWasm } from './wasm_source.js';
@@ -86,7 +86,11 @@ export class EngineHost implements Host {
   ): Promise<ModelInfo> {
     const policy = retryPolicy(filesData, services);
     if (options.device === 'cpu') {
-      this.#starting = startTeam(options.threads, wasmSource?.from, (helpers) => services.startHelpers(helpers), policy);
+      const others: TeamThreads = {
+        start: (helpers) => services.startHelpers(helpers),
+        share: (more) => services.shareWithHelpers(more),
+      };
+      this.#starting = startTeam(options.threads, wasmSource?.from, others, policy);
       this.#stopHelpers = () => services.stopHelpers();
     }
     const needed = Promise.all([
@@ -152,8 +156,11 @@ export class EngineHost implements Host {
     signal: AbortSignal | undefined,
   ): Promise<Inspection> {
     const wasm = await wasmUnlessAborted(wasmSource, retryPolicy(filesData, services), signal);
+    const bytes = options.device === 'cpu' ? bytesOfTeam(options.threads) : undefined;
+    // As much of a team as decides what fits.
+    const team = bytes === undefined ? {} : { team: { mostBytes: () => bytes } };
     return this.#withFiles(wasm, filesData, false, services, new ProgressMeter(), signal, (files) =>
-      wasm.guard(() => wasm.inspectModel(source, { ...options, files, ...(signal === undefined ? {} : { signal }) })),
+      wasm.guard(() => wasm.inspectModel(source, { ...options, ...team, files, ...(signal === undefined ? {} : { signal }) })),
     );
   }
 

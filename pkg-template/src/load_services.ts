@@ -66,6 +66,7 @@ export function loadServices(options: Callbacks, wasm: EngineWasm | undefined, i
       return port;
     },
     startHelpers: (helpers) => threads.start(helpers),
+    shareWithHelpers: (more) => threads.share(more),
     stopHelpers: () => threads.stop(),
     end: () => digesters.end(),
   };

@@ -3,29 +3,36 @@
 
 import { EngineError, textOf } from './errors.js';
 import type { ModelStore } from './files/store.js';
+import type { ByteSource } from './model_source.js';
 
 interface Modules {
   'node:fs': {
-    openAsBlob(path: string): Promise<Blob>;
     promises: {
+      open(path: string): Promise<FileHandle>;
       readFile(path: string | URL): Promise<Uint8Array<ArrayBuffer>>;
       writeFile(path: string, bytes: Uint8Array): Promise<void>;
       rename(from: string, to: string): Promise<void>;
       rm(path: string, options: { force: boolean }): Promise<void>;
       mkdir(path: string, options: { recursive: boolean }): Promise<unknown>;
-      stat(path: string): Promise<{ isDirectory(): boolean; isFile(): boolean }>;
+      stat(path: string): Promise<{ size: number; isDirectory(): boolean; isFile(): boolean }>;
       readdir(path: string): Promise<string[]>;
     };
   };
-  'node:os': { homedir(): string; availableParallelism?(): number };
+  'node:os': { homedir(): string; availableParallelism?(): number; totalmem?(): number };
   'node:path': { join(...parts: string[]): string; basename(path: string): string };
   'node:url': { fileURLToPath(url: string): string };
   'node:worker_threads': { Worker: new (code: string, options: { eval: true; workerData: unknown }) => ServerThread };
 }
 
+interface FileHandle {
+  read(into: Uint8Array, from: number, length: number, position: number): Promise<{ bytesRead: number }>;
+  close(): Promise<void>;
+}
+
 interface ServerThread {
   unref(): void;
   on(event: 'error', listener: () => void): void;
+  postMessage(message: unknown): void;
   terminate(): Promise<unknown>;
 }
 
@@ -53,13 +60,18 @@ export function coresOfServer(): number {
   return own?.getBuiltinModule?.('node:os')?.availableParallelism?.() ?? 1;
 }
 
-/** A thread that runs `code` with `data`, and does not keep the process alive; what ends it. */
-export function startServerThread(code: string, data: unknown): () => void {
+/** Bytes of memory of a server's machine; undefined elsewhere. */
+export function memoryOfServer(): number | undefined {
+  return isServer() ? modules('node:os').totalmem?.() : undefined;
+}
+
+/** A thread that runs `code` with `data`, and does not keep the process alive. */
+export function startServerThread(code: string, data: unknown): { post(message: unknown): void; stop(): void } {
   const thread = new (modules('node:worker_threads').Worker)(code, { eval: true, workerData: data });
   // Whoever waits for it hears in other ways.
   thread.on('error', () => {});
   thread.unref();
-  return () => void thread.terminate();
+  return { post: (message) => thread.postMessage(message), stop: () => void thread.terminate() };
 }
 
 /** The bytes at a `file:` address. */
@@ -68,12 +80,13 @@ export async function fileBytes(url: string): Promise<Uint8Array<ArrayBuffer>> {
 }
 
 /** The file of a path or a `file:` address, or those of a folder and of the folders in it, by their paths from there. */
-export async function filesAt(address: string): Promise<{ name: string; data: Blob }[]> {
-  const { openAsBlob, promises } = modules('node:fs');
+export async function filesAt(address: string): Promise<{ name: string; data: ByteSource }[]> {
+  const { promises } = modules('node:fs');
   const { basename, join } = modules('node:path');
   const path = pathOf(address);
   try {
-    if (!(await promises.stat(path)).isDirectory()) return [{ name: basename(path), data: await openAsBlob(path) }];
+    const { size, isFile } = await statOf(path);
+    if (isFile) return [{ name: basename(path), data: fileSource(path, size) }];
     const files = [];
     // The modules of a sentence encoder lie one folder deeper (`1_Pooling/config.json`); GGUF files there are other models.
     const folders = [''];
@@ -82,9 +95,9 @@ export async function filesAt(address: string): Promise<{ name: string; data: Bl
         const name = folder === '' ? entry : `${folder}/${entry}`;
         const file = join(path, name);
         // A link that leads nowhere is no file of the model.
-        const found = await promises.stat(file).catch(() => undefined);
-        if (folder === '' && found?.isDirectory() && !entry.startsWith('.')) folders.push(entry);
-        if (found?.isFile() && (folder === '' || !entry.endsWith('.gguf'))) files.push({ name, data: await openAsBlob(file) });
+        const found = await statOf(file).catch(() => undefined);
+        if (folder === '' && found?.isFolder && !entry.startsWith('.')) folders.push(entry);
+        if (found?.isFile && (folder === '' || !entry.endsWith('.gguf'))) files.push({ name, data: fileSource(file, found.size) });
       }
     }
     return files;
@@ -92,6 +105,40 @@ export async function filesAt(address: string): Promise<{ name: string; data: Bl
     const code = (thrown as { code?: unknown }).code === 'ENOENT' ? 'not_found' : 'read';
     throw new EngineError(code, `the file ${path} can't be read: ${textOf(thrown)}`, { cause: thrown });
   }
+}
+
+async function statOf(path: string): Promise<{ size: number; isFile: boolean; isFolder: boolean }> {
+  const found = await modules('node:fs').promises.stat(path);
+  return { size: found.size, isFile: found.isFile(), isFolder: found.isDirectory() };
+}
+
+/**
+ * A file that is read in parts. It is open while one is read only, so that nobody has to close it. Node's `openAsBlob` is no good for this: of more than 2 GiB
+ * its parts are wrong (https://github.com/nodejs/node/issues/52585).
+ */
+function fileSource(path: string, size: number): ByteSource {
+  return {
+    size,
+    async read(offset, length) {
+      const file = await modules('node:fs').promises.open(path);
+      try {
+        const bytes = new Uint8Array(length);
+        let done = 0;
+        while (done < length) {
+          const { bytesRead } = await file.read(bytes, done, length - done, offset + done);
+          if (bytesRead === 0)
+            throw new EngineError('read', `the file ${path} ended after ${offset + done} of ${size} bytes: it was changed`);
+          done += bytesRead;
+        }
+        return bytes;
+      } catch (thrown) {
+        if (thrown instanceof EngineError) throw thrown;
+        throw new EngineError('read', `the file ${path} can't be read: ${textOf(thrown)}`, { cause: thrown });
+      } finally {
+        await file.close();
+      }
+    },
+  };
 }
 
 function pathOf(address: string): string {

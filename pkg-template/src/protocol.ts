@@ -2,7 +2,7 @@
 
 import type { EngineError, ErrorData } from './errors.js';
 import type { Digested } from './files/digester.js';
-import type { HelperData } from './team/helper.js';
+import type { HelperData, SharedMemory } from './team/helper.js';
 import type { FileEvent } from './files/events.js';
 import type { FilesData } from './files/options.js';
 import type { ModelStore } from './files/store.js';
@@ -70,6 +70,8 @@ export interface LoadServices {
   startDigester(of: Digested): MessagePort | undefined | Promise<MessagePort | undefined>;
   /** Starts threads that compute on the CPU, and which end with their team; how many could be started. */
   startHelpers(helpers: HelperData[]): number | Promise<number>;
+  /** Gives them a memory more. */
+  shareWithHelpers(more: SharedMemory): void;
   /** Ends those that are left, whatever they do. */
   stopHelpers(): void;
 }
@@ -222,6 +224,8 @@ export type ToWorker =
   | { type: 'digest'; of: Digested; port: MessagePort; wasm?: EngineWasm }
   /** To a worker that does nothing else: multiplies on the CPU until its team ends. */
   | ({ type: 'help' } & HelperData)
+  /** To such a worker: in one memory more. */
+  | { type: 'help-more'; memory: WebAssembly.Memory; stack: number }
   /** In answer to `helpers`: how many could be started. */
   | { type: 'helping'; started: number }
   /** In answer to `digester`. */
@@ -252,6 +256,8 @@ export type FromWorker =
   | { type: 'store'; id: number; method: 'put'; key: string; bytes: Uint8Array }
   /** Asks for workers that multiply on the CPU. */
   | { type: 'helpers'; helpers: HelperData[] }
+  /** Gives them a memory more. */
+  | { type: 'share'; more: SharedMemory }
   /** Asks for a worker that computes digests. */
   | { type: 'digester'; of: Digested }
   | { type: 'result'; id: number; value: unknown }

@@ -8,14 +8,18 @@ import { type ChosenDevice, chooseDevice, mayBeCpu, reasonOf } from './device_ch
 import { abortError, EngineError, toEngineError } from './errors.js';
 import type { DeviceReason } from './generated/loading.js';
 import { LOAD } from './load_options.js';
+import { memoryOfMachine } from './machine.js';
+import { isServer } from './node.js';
+import { bytesOfTeam } from './team/cpu_team.js';
 import type { InspectOptions, Inspection, LoadOptions, ModelSource } from './types.js';
 
 /** What a recommendation takes into account. */
 export interface RecommendOptions extends Omit<InspectOptions, 'file'> {
   /**
    * Bytes that weights and KV cache may take. WebGPU does not tell how much memory a GPU has. Default: half of `navigator.deviceMemory` where
-   * that is below 8 GiB, the most that some browsers admit; otherwise only the adapter's limits count. On the CPU a model has 4 GiB at most, whatever
-   * this says.
+   * that is below 8 GiB, the most that some browsers admit, and for the CPU of a server half of its memory; otherwise only the limits of the adapter or of
+   * WebAssembly count. Those hold whatever this says: on the CPU 4 GiB for the KV cache and 60 GiB for weights, or 4 GiB for both where there are neither
+   * threads nor relaxed SIMD.
    */
   memoryBytes?: number | undefined;
   /** Models that are slower come after those that are not. Default: 10. */
@@ -56,10 +60,8 @@ export interface Recommendation {
  */
 const LAYER_MS = 0.04;
 const DEFAULT_MIN_TOKENS_PER_S = 10;
-/** From here on browsers may report less memory than there is. */
-const REPORTED_AT_MOST = 8;
-/** All that WebAssembly addresses. */
-const MOST_ON_CPU = 4 * 2 ** 30;
+/** What one memory of WebAssembly holds. On the CPU the engine has one, and weights have others where there is a team. */
+const OF_ONE_MEMORY = 4 * 2 ** 30;
 /** What a model takes besides weights and KV cache, as a part of them (docs/guide/devices.md). */
 const BESIDES = 0.05;
 
@@ -82,7 +84,7 @@ type Runner =
 
 export async function recommend(given: ModelSource[], options: RecommendOptions, inspect: Inspect): Promise<Recommendation[]> {
   const {
-    memoryBytes = reportedMemory(),
+    memoryBytes,
     minTokensPerSecond = DEFAULT_MIN_TOKENS_PER_S,
     signal,
     ...rest
@@ -130,7 +132,8 @@ export async function recommend(given: ModelSource[], options: RecommendOptions,
         runner = await onCpu(leaves);
         inspection = await inspectOn(source, 'cpu');
       }
-      found.push(judged(source, inspection, runner, memoryBytes, minTokensPerSecond));
+      const memory = { ofTeam: bytesOfTeam(rest.threads), has: memoryBytes ?? halfOf(memoryFor(runner)) };
+      found.push(judged(source, inspection, runner, memory, minTokensPerSecond));
     } catch (thrown) {
       checkAborted();
       const { code, message } = toEngineError(thrown);
@@ -158,7 +161,7 @@ function judged(
   source: ModelSource,
   inspection: Inspection,
   runner: Runner,
-  memoryBytes: number | undefined,
+  memory: { ofTeam: number | undefined; has: number | undefined },
   minTokensPerSecond: number,
 ): Recommendation {
   const { weight_bytes = 0, kv_cache_bytes = 0, file_bytes, parameters, problem } = inspection;
@@ -167,14 +170,12 @@ function judged(
   const needed = weight_bytes + kv_cache_bytes;
   const refused = (reason: string): Recommendation => ({ ...known, fits: false, reason });
   if (problem !== undefined) return { ...refused(`it can't be loaded here: ${problem.message}`), problem };
-  if (device === 'cpu' && needed * (1 + BESIDES) > MOST_ON_CPU) {
-    const most = gigabytes(MOST_ON_CPU);
-    return refused(`it needs ${gigabytes(needed)} and something besides, and a model on the CPU has ${most}, the memory of WebAssembly`);
+  const lack = device === 'cpu' ? lackOnCpu(weight_bytes, kv_cache_bytes, memory.ofTeam) : undefined;
+  if (lack !== undefined) return refused(lack);
+  if (memory.has !== undefined && needed > memory.has) {
+    return refused(`it needs ${gigabytes(needed)} and this device has about ${gigabytes(memory.has)} for it`);
   }
-  if (memoryBytes !== undefined && needed > memoryBytes) {
-    return refused(`it needs ${gigabytes(needed)} and this device has about ${gigabytes(memoryBytes)} for it`);
-  }
-  const where = `it ${placeOf(runner)}needs ${gigabytes(needed)}${device === 'gpu' && memoryBytes === undefined ? ' of the GPU, whose memory is not known' : ''}`;
+  const where = `it ${placeOf(runner)}needs ${gigabytes(needed)}${device === 'gpu' && memory.has === undefined ? ' of the GPU, whose memory is not known' : ''}`;
   if (kv_cache_bytes === 0) return { ...known, fits: true, reason: `${where}; it gives embeddings and no text` };
   const { tokens_per_s, why } = decoding(inspection, runner);
   const decodes = { ...known, fits: true, bytes_per_token: weight_bytes };
@@ -205,10 +206,24 @@ function decoding({ weight_bytes = 0, parameters, layers = 0 }: Inspection, runn
   };
 }
 
-function reportedMemory(): number | undefined {
-  const { deviceMemory } = (globalThis.navigator ?? {}) as { deviceMemory?: unknown };
-  const isTold = typeof deviceMemory === 'number' && deviceMemory > 0 && deviceMemory < REPORTED_AT_MOST;
-  return isTold ? (deviceMemory * 2 ** 30) / 2 : undefined;
+/** Why WebAssembly has no room for a model; undefined if it has. */
+function lackOnCpu(weights: number, kvCache: number, ofTeam: number | undefined): string | undefined {
+  const own = ofTeam === undefined ? weights + kvCache : kvCache;
+  if (own * (1 + BESIDES) > OF_ONE_MEMORY) {
+    const what = ofTeam === undefined ? 'it' : 'its KV cache';
+    return `${what} needs ${gigabytes(own)} and something besides, and that has ${gigabytes(OF_ONE_MEMORY)} on the CPU, a memory of WebAssembly`;
+  }
+  if (ofTeam === undefined || weights <= ofTeam) return undefined;
+  return `its weights need ${gigabytes(weights)}, and on this CPU they have ${gigabytes(ofTeam)} at most`;
+}
+
+/** Of the memory that this machine tells of, what a model has: a server says nothing about its GPU. */
+function memoryFor({ device }: Runner): number | undefined {
+  return device === 'gpu' && isServer() ? undefined : memoryOfMachine();
+}
+
+function halfOf(bytes: number | undefined): number | undefined {
+  return bytes === undefined ? undefined : bytes / 2;
 }
 
 function gigabytes(bytes: number): string {

@@ -40,14 +40,17 @@ const own = (isRelaxed: boolean): URL =>
 
 /** Pages with which the module begins (`scripts/build/team.mjs`). */
 const FIRST_PAGES = 64;
+const PAGE = 65_536;
 /** The most that an address reaches, 4 GiB, and less for browsers that set aside all of it at once. */
 const MOST_PAGES = [65_536, 32_768, 16_384, 8192];
 
-/** A memory that threads share. Throws where there is none. */
-export function sharedMemory(): WebAssembly.Memory {
+/** A memory that threads share, and the bytes that it may have. Throws where there is none. */
+export function sharedMemory(): { memory: WebAssembly.Memory; most: number } {
   for (const maximum of MOST_PAGES) {
     try {
-      return new WebAssembly.Memory({ initial: FIRST_PAGES, maximum, shared: true });
+      const descriptor = { initial: FIRST_PAGES, maximum, shared: true };
+      const memory = new WebAssembly.Memory(descriptor);
+      return { memory, most: descriptor.maximum * PAGE };
     } catch (thrown) {
       if (maximum === MOST_PAGES.at(-1)) throw thrown;
     }

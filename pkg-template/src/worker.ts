@@ -10,7 +10,7 @@ import { serveChunks } from './files/chunk_reader.js';
 import { serveDigester } from './files/port_digester.js';
 import type { ModelStore } from './files/store.js';
 import type { HostSource } from './source.js';
-import { helpOn } from './team/helper.js';
+import { Helper } from './team/helper.js';
 import type { ByteSource } from './types.js';
 import { loadWasm } from './wasm.js';
 import { live } from './worker_life.js';
@@ -78,6 +78,8 @@ const remoteStore: ModelStore = {
 
 /** Those that wait for threads. */
 const helping: ((started: number) => void)[] = [];
+/** What this worker is if it helps another. */
+let helper: Helper | undefined;
 
 /** Those that wait for a worker that computes digests. */
 const digesters: ((port: MessagePort | undefined) => void)[] = [];
@@ -100,6 +102,7 @@ function services(id: number): LoadServices {
         helping.push(resolve);
         scope.postMessage({ type: 'helpers', helpers });
       }),
+    shareWithHelpers: (more) => scope.postMessage({ type: 'share', more }),
     // The page ends them with this worker.
     stopHelpers: () => {},
   };
@@ -234,8 +237,12 @@ scope.addEventListener('message', ({ data }) => {
       break;
     }
     case 'help':
-      helpOn(data);
-      scope.close();
+      helper = new Helper(data);
+      if (helper.help()) scope.close();
+      break;
+    case 'help-more':
+      helper?.add(data.memory, data.stack);
+      if (helper?.help()) scope.close();
       break;
     case 'helping':
       helping.shift()?.(data.started);

@@ -438,6 +438,10 @@ export class WorkerHost implements Host {
       this.#post({ type: 'helping', started: this.#helpers.start(message.helpers, this.#make) });
       return;
     }
+    if (message.type === 'share') {
+      this.#helpers.share(message.more);
+      return;
+    }
     if (message.type === 'alive') return;
     if (message.type === 'memory') {
       this.#onMemoryPressure(message.event);

@@ -89,6 +89,7 @@ pub(super) struct Adapter {
     pub subgroup_sizes: (u32, u32),
     pub subgroups: bool,
     pub packed_dot: bool,
+    pub max_memory: Option<u64>,
 }
 
 impl Adapter {
@@ -107,7 +108,7 @@ impl Adapter {
             subgroup_matrix: !self.info.subgroup_matrices.is_empty(),
             max_buffer_size: limits.max_buffer_size,
             max_storage_binding_size: limits.max_storage_buffer_binding_size,
-            max_memory: self.cpu.then_some(usize::MAX as u64),
+            max_memory: self.max_memory,
             max_workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
             // Functions of the CPU take as many as there are.
             max_storage_buffers: if self.cpu { u32::MAX } else { limits.max_storage_buffers_per_shader_stage },

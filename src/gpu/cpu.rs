@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 pub use rillm_cpu_device::{
-    CpuKernel, Lent, Problem, Team, TeamAttention, TeamBytes, TeamFeedForward, TeamMatrix, next_is_of_team,
+    CpuKernel, Lent, Problem, Team, TeamAddress, TeamAttention, TeamBytes, TeamFeedForward, TeamMatrix, memory_of,
+    next_is_of_team,
 };
 
 use super::adapter::{Adapter, AdapterInfo, Capabilities};
@@ -33,6 +34,8 @@ pub(super) fn request(team: Option<Arc<dyn Team>>) -> Result<(wgpu::Device, wgpu
         subgroup_sizes: (1, 1),
         subgroups: false,
         packed_dot: false,
+        // What it can address, and what threads have in memories of their own.
+        max_memory: Some(team.as_ref().map_or(0, |team| team.most_bytes()).max(usize::MAX as u64)),
     };
     let (device, queue) = rillm_cpu_device::request(team);
     Ok((device, queue, adapter))

@@ -47,7 +47,9 @@ pub use adapter::{AdapterInfo, Capabilities, SubgroupMatrix};
 pub use binding::Binding;
 pub use buffer::{BINDING_ALIGNMENT, Buffer, BufferSlice};
 pub use command::Grid;
-pub use cpu::{CpuKernel, Lent, Problem, Team, TeamAttention, TeamBytes, TeamFeedForward, TeamMatrix};
+pub use cpu::{
+    CpuKernel, Lent, Problem, Team, TeamAddress, TeamAttention, TeamBytes, TeamFeedForward, TeamMatrix, memory_of,
+};
 pub use device::Device;
 pub use options::{CacheSizes, DeviceKind, DeviceOptions, PowerPreference};
 pub use pacing::set_page_hidden;

@@ -7,6 +7,14 @@ use std::sync::Arc;
 use super::adapter::{Adapter, Capabilities};
 use crate::error::Result;
 
+/// Where bytes of several threads are.
+pub type TeamAddress = u64;
+
+/// Which of their memories it is in.
+pub fn memory_of(at: TeamAddress) -> u32 {
+    (at >> u32::BITS) as u32
+}
+
 /// A function on bound bytes.
 pub trait CpuKernel: Send + Sync {
     /// Never called.
@@ -43,7 +51,12 @@ pub enum Twin {}
 
 impl Twin {
     /// Never called.
-    pub fn address(&self, _: &Arc<dyn Team>, _: &[u8], _: Range<usize>) -> std::result::Result<Option<usize>, Problem> {
+    pub fn address(
+        &self,
+        _: &Arc<dyn Team>,
+        _: &[u8],
+        _: Range<usize>,
+    ) -> std::result::Result<Option<TeamAddress>, Problem> {
         match *self {}
     }
 }
@@ -85,7 +98,7 @@ pub struct TeamAttention<'a> {
     /// Values.
     pub values: &'a [u8],
     /// Where they are.
-    pub places: [usize; 2],
+    pub places: [TeamAddress; 2],
     /// What is added.
     pub numbers: &'a [f32],
 }
@@ -112,9 +125,9 @@ pub trait Team: std::fmt::Debug {
     /// Never called.
     fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> std::result::Result<(), Problem>;
     /// Never called.
-    fn write(&self, at: usize, bytes: &[u8]) -> std::result::Result<(), Problem>;
+    fn write(&self, at: TeamAddress, bytes: &[u8]) -> std::result::Result<(), Problem>;
     /// Never called.
-    fn read(&self, at: usize, bytes: &mut [u8]) -> std::result::Result<(), Problem>;
+    fn read(&self, at: TeamAddress, bytes: &mut [u8]) -> std::result::Result<(), Problem>;
     /// Never called.
     fn multiply(
         &self,
@@ -141,8 +154,8 @@ pub trait Team: std::fmt::Debug {
 /// A matrix of weights in their memory.
 #[derive(Clone, Copy, Debug)]
 pub struct TeamMatrix {
-    /// Its address.
-    pub at: usize,
+    /// Where it begins.
+    pub at: TeamAddress,
     /// The `ggml_type` of its format.
     pub gguf_type: u32,
     /// It is packed.
@@ -164,7 +177,7 @@ impl TeamBytes {
     }
 
     /// Never called.
-    pub fn at(&self) -> usize {
+    pub fn at(&self) -> TeamAddress {
         match *self {}
     }
 

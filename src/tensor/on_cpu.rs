@@ -14,7 +14,7 @@ use super::op::Reference;
 use super::quant::{Format, Table, quantize_reference};
 use super::{Context, DType, Desc, HostTensor, Op, Shape, Tensor};
 use crate::error::Result;
-use crate::gpu::{Binding, BufferSlice, CpuKernel, Lent, Problem, Team, TeamBytes};
+use crate::gpu::{Binding, BufferSlice, CpuKernel, Lent, Problem, Team, TeamAddress, TeamBytes};
 
 /// An op that can be kept until it runs.
 pub type CpuOp = Arc<dyn Reference + Send + Sync>;
@@ -132,13 +132,13 @@ impl<'a> CpuTensor<'a> {
         part.ok_or_else(|| err!(Internal, "{:?} ends before what is written", self.desc))
     }
 
-    /// The address of some of its bytes, which are read, in the memory of threads: there they are as here, and only what changed since the last time
+    /// Where some of its bytes, which are read, are in a memory of threads: there they are as here, and only what changed since the last time
     /// is sent. `None` if there is no room.
     pub(super) fn in_team(
         &self,
         team: &Arc<dyn Team>,
         range: Range<usize>,
-    ) -> std::result::Result<Option<usize>, Problem> {
+    ) -> std::result::Result<Option<TeamAddress>, Problem> {
         match &self.bytes {
             Lent::Read(bytes, Some(twin)) => twin.address(team, bytes, range),
             Lent::Read(_, None) | Lent::Write(_) | Lent::Team(_) => Ok(None),

@@ -7,24 +7,24 @@ use std::sync::Arc;
 use wasm_bindgen::prelude::*;
 
 use super::thrown::js_message;
-use crate::gpu::{Problem, Team, TeamAttention, TeamFeedForward, TeamMatrix};
+use crate::gpu::{Problem, Team, TeamAddress, TeamAttention, TeamFeedForward, TeamMatrix, memory_of};
 
 #[wasm_bindgen]
 extern "C" {
-    /// `CpuTeam`. What a call returns is null, or what is wrong.
+    /// `CpuTeam`. What a call returns is null, or what is wrong. `at` is a `TeamAddress`, of which a number of JavaScript holds all that there are.
     pub type JsTeam;
     #[wasm_bindgen(method, catch)]
-    fn allocate(this: &JsTeam, bytes: usize) -> Result<usize, JsValue>;
+    fn allocate(this: &JsTeam, bytes: usize) -> Result<f64, JsValue>;
     #[wasm_bindgen(method, catch)]
-    fn release(this: &JsTeam, at: usize, bytes: usize) -> Result<(), JsValue>;
+    fn release(this: &JsTeam, at: f64, bytes: usize) -> Result<(), JsValue>;
     #[wasm_bindgen(method, catch)]
-    fn write(this: &JsTeam, at: usize, bytes: &[u8]) -> Result<(), JsValue>;
+    fn write(this: &JsTeam, at: f64, bytes: &[u8]) -> Result<(), JsValue>;
     #[wasm_bindgen(method, catch)]
-    fn read(this: &JsTeam, at: usize, bytes: &mut [u8]) -> Result<(), JsValue>;
+    fn read(this: &JsTeam, at: f64, bytes: &mut [u8]) -> Result<(), JsValue>;
     #[wasm_bindgen(method, catch)]
     fn pack(
         this: &JsTeam,
-        at: usize,
+        at: f64,
         gguf_type: u32,
         rows: usize,
         columns: usize,
@@ -35,7 +35,7 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     fn multiply(
         this: &JsTeam,
-        at: usize,
+        at: f64,
         gguf_type: u32,
         is_packed: bool,
         rows: usize,
@@ -53,14 +53,15 @@ extern "C" {
         keys: &[u8],
         values: &[u8],
         numbers: &[f32],
-        keys_at: usize,
-        values_at: usize,
+        keys_at: f64,
+        values_at: f64,
         sums: &mut [f32],
         totals: &mut [f32],
     ) -> Result<Option<String>, JsValue>;
     #[wasm_bindgen(method, catch, js_name = feedForward)]
     fn feed_forward(
         this: &JsTeam,
+        memory: u32,
         words: &[u32],
         x: &[f32],
         bias: &[f32],
@@ -69,7 +70,7 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     fn row(
         this: &JsTeam,
-        at: usize,
+        at: f64,
         gguf_type: u32,
         is_packed: bool,
         rows: usize,
@@ -79,6 +80,8 @@ extern "C" {
     ) -> Result<Option<String>, JsValue>;
     #[wasm_bindgen(method)]
     fn threads(this: &JsTeam) -> usize;
+    #[wasm_bindgen(method, js_name = mostBytes)]
+    fn most_bytes(this: &JsTeam) -> f64;
 }
 
 /// The threads that the options of a load hold, if there are any.
@@ -106,52 +109,57 @@ fn done(called: Result<Option<String>, JsValue>) -> Result<(), Problem> {
 }
 
 impl Team for JsTeam {
-    fn allocate(&self, bytes: usize) -> Option<usize> {
-        self.allocate(bytes).ok().filter(|at| *at > 0)
+    fn allocate(&self, bytes: usize) -> Option<TeamAddress> {
+        self.allocate(bytes).ok().map(|at| at as TeamAddress).filter(|at| *at > 0)
     }
 
-    fn release(&self, at: usize, bytes: usize) {
+    fn release(&self, at: TeamAddress, bytes: usize) {
         // What is broken gives nothing back.
-        let _ = self.release(at, bytes);
+        let _ = self.release(at as f64, bytes);
     }
 
-    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), Problem> {
-        done(self.write(at, bytes).map(|()| None))
+    fn write(&self, at: TeamAddress, bytes: &[u8]) -> Result<(), Problem> {
+        done(self.write(at as f64, bytes).map(|()| None))
     }
 
-    fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), Problem> {
-        done(self.read(at, bytes).map(|()| None))
+    fn read(&self, at: TeamAddress, bytes: &mut [u8]) -> Result<(), Problem> {
+        done(self.read(at as f64, bytes).map(|()| None))
     }
 
     fn pack(&self, matrix: TeamMatrix, first: usize, count: usize, file: &[u8]) -> Result<(), Problem> {
         let TeamMatrix { at, gguf_type, rows, columns, .. } = matrix;
-        done(self.pack(at, gguf_type, rows, columns, first, count, file))
+        done(self.pack(at as f64, gguf_type, rows, columns, first, count, file))
     }
 
     fn multiply(&self, matrix: TeamMatrix, range: Range<usize>, x: &[f32], out: &mut [f32]) -> Result<(), Problem> {
         let TeamMatrix { at, gguf_type, is_packed, rows, columns } = matrix;
-        done(self.multiply(at, gguf_type, is_packed, rows, columns, range.start, range.end, x, out))
+        done(self.multiply(at as f64, gguf_type, is_packed, rows, columns, range.start, range.end, x, out))
     }
 
     fn attend(&self, attention: TeamAttention<'_>, sums: &mut [f32], totals: &mut [f32]) -> Result<(), Problem> {
         let TeamAttention { words, q, keys, values, numbers, places } = attention;
-        done(self.attend(words, q, keys, values, numbers, places[0], places[1], sums, totals))
+        let [keys_at, values_at] = places.map(|at| at as f64);
+        done(self.attend(words, q, keys, values, numbers, keys_at, values_at, sums, totals))
     }
 
     fn feed_forward(&self, feed_forward: TeamFeedForward<'_>, out: &mut [f32]) -> Result<(), Problem> {
-        let TeamFeedForward { x, bias, .. } = feed_forward;
+        let TeamFeedForward { x, bias, up, .. } = feed_forward;
         let Some(words) = feed_forward.words() else {
-            return Err(Problem::Invalid("an address of a feed-forward has more than 32 bits".to_owned()));
+            return Err(Problem::Invalid("a number of a feed-forward has more than 32 bits".to_owned()));
         };
-        done(self.feed_forward(&words, x, bias, out))
+        done(self.feed_forward(memory_of(up.at), &words, x, bias, out))
     }
 
     fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), Problem> {
         let TeamMatrix { at, gguf_type, is_packed, rows, columns } = matrix;
-        done(self.row(at, gguf_type, is_packed, rows, columns, row, out))
+        done(self.row(at as f64, gguf_type, is_packed, rows, columns, row, out))
     }
 
     fn threads(&self) -> usize {
         self.threads()
+    }
+
+    fn most_bytes(&self) -> u64 {
+        self.most_bytes() as u64
     }
 }

@@ -45,8 +45,14 @@ export function readGguf(file) {
   return { entries, tensors };
 }
 
-export function writeGguf({ entries, tensors }) {
-  let offset = 0;
+export function writeGguf(model) {
+  const { header, data } = ggufParts(model);
+  return Buffer.concat([header, data]);
+}
+
+/** The header, and the data that come `gap` bytes after it; those of the gap belong to no tensor. */
+export function ggufParts({ entries, tensors }, gap = 0) {
+  let offset = gap;
   const infos = tensors.map(({ name, dims, type, data }) => {
     const info = Buffer.concat([stringBytes(name), u32Bytes(dims.length), ...dims.map(u64Bytes), u32Bytes(type), u64Bytes(offset)]);
     offset = align(offset + data.length);
@@ -54,7 +60,7 @@ export function writeGguf({ entries, tensors }) {
   });
   const keys = [...entries].map(([key, { type, bytes }]) => Buffer.concat([stringBytes(key), u32Bytes(type), bytes]));
   const header = Buffer.concat([Buffer.from('GGUF'), u32Bytes(3), u64Bytes(tensors.length), u64Bytes(entries.size), ...keys, ...infos]);
-  return Buffer.concat([padded(header), ...tensors.map(({ data }) => padded(data))]);
+  return { header: padded(header), data: Buffer.concat(tensors.map(({ data }) => padded(data))) };
 }
 
 export const uint32Entry = (value) => ({ type: UINT32, bytes: u32Bytes(value) });

@@ -422,6 +422,8 @@ test('what fits follows the adapter, the memory and what was inspected', async (
   ]) {
     assert.deepEqual(await deviceOf(where), cpu);
   }
+  // Threads have memories of their own for weights.
+  assert.deepEqual(await deviceOf({ gpu: undefined, deviceMemory: 8 }, true), { ...cpu, max_buffer_bytes: 60 * GIB });
   assert.deepEqual(await deviceOf(offering({ limits, info: { isFallbackAdapter: false, architecture: 'xe' } })), gpu);
   const told = { fits: true, tokens_per_s: 8, reason: 'it runs on the CPU' };
   assert.deepEqual(fitOfRecommendation(told, 6), { verdict: 'fits', words: 'It runs on the CPU.' });

@@ -176,7 +176,7 @@ test('the CPU where the GPU is software or gives nothing, and for what the GPU h
   assert.equal(found.largeOnGpu.problem, 'adapter_limits');
   for (const { kv_cache_bytes, reason } of [found.tooLarge, found.tooLargeToo]) {
     assert.ok(kv_cache_bytes > 4e9 && kv_cache_bytes < 2 ** 32, 'it would fit without what is needed besides');
-    assert.match(reason, /needs 4\.1 GB .* a model on the CPU has 4\.3 GB/);
+    assert.match(reason, /its KV cache needs 4\.1 GB .* has 4\.3 GB on the CPU/);
   }
   assert.match(found.none.reason, /the browser gives no GPU/);
   assert.match(found.software.reason, /a GPU in software only/);

@@ -19,6 +19,25 @@ const breaksAfter = (ms) => `
   };
 `;
 
+/**
+ * Memories that are shared say that they have as many pages of 64 KiB at most, and have `real` ones. There are `count` of them.
+ */
+const withSmallMemories = (pages, real, count = 99) => `
+  {
+    const Own = WebAssembly.Memory;
+    let left = ${count};
+    WebAssembly.Memory = class extends Own {
+      constructor(options) {
+        if (options.shared && left-- <= 0) throw new RangeError('no more of them');
+        super(options.shared ? { ...options, maximum: ${real} } : options);
+        if (options.shared) options.maximum = ${pages};
+      }
+    };
+  }
+`;
+/** Pages of which a model of 15 MB needs several. Of larger models what is worked with is a smaller part. */
+const [SMALL, ROOMY] = [110, 400];
+
 /** A thread that is busy for good. */
 const HANGS = "addEventListener('message', () => { for (;;); });\n";
 
@@ -29,6 +48,13 @@ before(async () => {
   writeFileSync(join(stage.made, 'hangs.js'), HANGS);
   writeFileSync(join(stage.made, 'no_helper_first.js'), NO_HELPER);
   writeFileSync(join(stage.made, 'no_helper.js'), `import '/made/no_helper_first.js';\n${worker}`);
+  for (const [name, text] of [
+    ['small', withSmallMemories(SMALL, ROOMY)],
+    ['one_small', withSmallMemories(SMALL, SMALL, 1)],
+  ]) {
+    writeFileSync(join(stage.made, `${name}_first.js`), text);
+    writeFileSync(join(stage.made, `${name}.js`), `import '/made/${name}_first.js';\n${worker}`);
+  }
   for (const ms of [0, 1500]) {
     writeFileSync(join(stage.made, `breaks_${ms}_first.js`), breaksAfter(ms));
     writeFileSync(join(stage.made, `breaks_${ms}.js`), `import '/made/breaks_${ms}_first.js';\n${worker}`);
@@ -269,4 +295,85 @@ test('threads that are ended in the middle of a prompt: the answer is the same, 
     return found;
   });
   assert.deepEqual(found, Array(4).fill(wanted));
+});
+
+/** What a test of memories does in the page: the same with memories as they are, and with small ones in a worker and on the page. */
+function prepareMemories() {
+  /** Memories that threads were given later. */
+  globalThis.given = 0;
+  const Own = Worker;
+  globalThis.Worker = class extends Own {
+    postMessage(message, ...rest) {
+      if (message?.type === 'help-more') given += 1;
+      super.postMessage(message, ...rest);
+    }
+  };
+  globalThis.withDemo = (options, use) =>
+    withEngine('/models/demo/rillm-demo-q8_0.gguf', { device: 'cpu', autotune: 'off', onWarning: () => {}, ...options }, use);
+  // Short, and long enough that threads keep keys and values.
+  globalThis.SHORT = { ...LONG, max_tokens: 12 };
+  globalThis.PROMPT = { ...LONG, prompt: Array(50).fill('The old man saw the boat.').join(' '), max_tokens: 4 };
+  globalThis.small = () => new Worker('/made/small.js', { type: 'module' });
+}
+
+const runWithMemories = (fn, ...parameters) =>
+  stage.runWith(
+    {
+      first: async (page) => {
+        await page.evaluate(prepareThreads);
+        await page.evaluate(prepareMemories);
+      },
+    },
+    fn,
+    ...parameters,
+  );
+
+test('weights in several memories: the same answers, and all threads go where the weights are', LIMIT, async () => {
+  const found = await runWithMemories(async () => {
+    const both = async (engine) => [await ask(engine, SHORT), await ask(engine, PROMPT), (await engine.stats()).wasm_memory_bytes];
+    const found = [];
+    for (const precision of ['fast', 'exact']) {
+      const [wanted, long] = await withDemo({ precision, threads: 1 }, both);
+      for (const threads of [1, 3]) {
+        given = 0;
+        const [text, prompt, bytes] = await withDemo({ precision, threads, worker: small }, both);
+        found.push({ what: `${precision}, ${threads} threads`, same: text === wanted && prompt === long, given, threads, bytes });
+      }
+    }
+    const [wanted] = await withDemo({ threads: 1 }, both);
+    // Last, since it stays.
+    await import('/made/small_first.js');
+    given = 0;
+    await withDemo({ threads: 3, worker: false }, async (engine) => {
+      const together = await Promise.all([ask(engine, SHORT), ask(engine, SHORT)]);
+      found.push({ what: 'on the page', same: together.every((text) => text === wanted), given, threads: 3 });
+    });
+    return found;
+  });
+  for (const { what, same, given, threads, bytes } of found) {
+    assert.ok(same, what);
+    // A memory more for each thread but the engine's, or several.
+    assert.equal(given % Math.max(1, threads - 1), 0, `${what}: ${given}`);
+    assert.ok(threads === 1 ? given === 0 : given >= threads - 1, `${what}: ${given}`);
+    if (bytes !== undefined) assert.ok(bytes > 15e6, `${what}: ${bytes} bytes`);
+  }
+});
+
+test('in several memories a thread vanishes, and where there is no memory more, that is said', LIMIT, async () => {
+  const { wanted, vanished, failed, after } = await runWithMemories(async () => {
+    const wanted = await withDemo({ threads: 1 }, (engine) => ask(engine, PROMPT));
+    started.length = 0;
+    const vanished = await withDemo({ threads: 3, worker: small }, async (engine) => {
+      const asked = ask(engine, PROMPT);
+      await new Promise((resolve) => setTimeout(resolve, 60));
+      started.at(-1).terminate();
+      return [await asked, await ask(engine, PROMPT)];
+    });
+    const one = () => new Worker('/made/one_small.js', { type: 'module' });
+    const failed = await failure(withDemo({ threads: 2, worker: one }, () => {}));
+    return { wanted, vanished, failed, after: await withDemo({ threads: 2, worker: small }, (engine) => ask(engine, PROMPT)) };
+  });
+  assert.deepEqual(vanished, [wanted, wanted]);
+  assert.equal(failed.code, 'out_of_memory', failed.message);
+  assert.equal(after, wanted);
 });

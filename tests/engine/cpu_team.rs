@@ -111,6 +111,37 @@ fn attention_of_a_prompt_is_that_without_threads_bit_for_bit() {
     }
 }
 
+/// Threads work in one memory at a time: what takes weights or caches of two is done in steps, or is sent.
+#[test]
+fn weights_and_caches_in_several_memories_give_the_same() {
+    let prompt: Vec<u32> = (0..70).map(|at| 3 + at * 7 % 200).collect();
+    let all = |engine: &Engine| bits(block_on(engine.forward(&prompt)));
+    let count = |of: &std::sync::atomic::AtomicUsize| of.load(Ordering::Relaxed);
+    let mut whole = 0;
+    for (name, quantize) in MODELS.into_iter().step_by(2) {
+        for precision in [Precision::Exact, Precision::Fast] {
+            let quantize = quantize.map(str::to_owned);
+            let with = |team: Option<&Arc<LocalTeam>>| {
+                load(name, &LoadOptions { quantize: quantize.clone(), ..options(team, precision) })
+            };
+            let expected = all(&with(None));
+            for of_memory in [1, 40_000] {
+                let what = format!("{name}, {quantize:?}, {precision:?}, memories of {of_memory} bytes");
+                let team = Arc::new(LocalTeam { of_memory, ..Default::default() });
+                let engine = with(Some(&team));
+                assert_eq!(all(&engine), expected, "{what}");
+                assert!(team.memories() > 2 && count(&team.rows) > 0, "{what}: {} memories", team.memories());
+                let feed_forwards = count(&team.feed_forwards);
+                assert!(of_memory > 1 || feed_forwards == 0, "{what}: {feed_forwards} at once");
+                whole += feed_forwards;
+                drop(engine);
+                assert_eq!(team.held(), 0, "{what}");
+            }
+        }
+    }
+    assert!(whole > 0, "none was within one memory");
+}
+
 /// The tokens of an answer, and the bits of their log probabilities.
 async fn answer(engine: &Engine, request: &Value) -> Vec<(u32, u32)> {
     let mut generation = engine.complete(CompletionRequest::parse(request.clone()).unwrap()).unwrap();

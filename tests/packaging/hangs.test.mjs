@@ -20,6 +20,7 @@ before(async () => {
     'json',
     'team/cpu_team',
     'team/start_helpers',
+    'team/helper',
     'traps',
     'engine_generation',
   ];
@@ -145,7 +146,7 @@ test('a thread that may not sleep looks until something happens or time is up', 
       }
     },
   );
-  new parts.CpuTeam(undefined, memory);
+  new parts.CpuTeam(undefined, memory, 1 << 16);
   stub(Atomics, 'wait', () => {
     throw new TypeError('Atomics.wait cannot be called in this context');
   });
@@ -228,4 +229,37 @@ test('a text that no request may have is refused by name before it is copied', (
     message: /^the text of tokenize is too large/,
   });
   parts.checkLength('the text of tokenize', 'a'.repeat(60_000_000));
+});
+
+test('a thread goes where help is wanted, and waits for a memory that is still to come', () => {
+  const memory = () => new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
+  // What `help` returns, in this order: the number of a memory and one, or 0 for the end.
+  const orders = [3, 3, 1, 2, 0];
+  const [calls, made] = [[], []];
+  stub(
+    WebAssembly,
+    'Instance',
+    class {
+      constructor(_, { env }) {
+        const number = made.push(env.memory) - 1;
+        this.exports = {
+          __stack_pointer: { value: 0 },
+          join: () => calls.push('join'),
+          help: () => {
+            calls.push([number, this.exports.__stack_pointer.value]);
+            return orders.shift();
+          },
+        };
+      }
+    },
+  );
+  const memories = [memory(), memory(), memory()];
+  const helper = new parts.Helper({ module: undefined, memory: memories[0], stack: 100 });
+  assert.equal(helper.help(), false, 'the third is not there');
+  helper.add(memories[1], 200);
+  assert.equal(helper.help(), false);
+  helper.add(memories[2], 300);
+  assert.equal(helper.help(), true, 'the end');
+  assert.deepEqual(made, memories);
+  assert.deepEqual(calls, ['join', [0, 100], [2, 300], [2, 300], [0, 100], [1, 200]]);
 });

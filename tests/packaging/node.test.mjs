@@ -2,7 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, truncateSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -12,6 +13,7 @@ import { promisify } from 'node:util';
 import { unpackPackage } from '../../scripts/build.mjs';
 import { root } from '../../scripts/command.mjs';
 import { serve } from '../../scripts/serve.mjs';
+import { ggufParts, readGguf } from '../browser/gguf.mjs';
 
 const golden = join(root, 'tests/golden/tiny_llama');
 const MODEL = join(golden, 'tied-q8_0.gguf');
@@ -77,6 +79,38 @@ test('threads of the server: the same tokens, in both precisions, and a program 
   assert.deepEqual([fast[1], two], [1, [fast[0], 2]]);
 });
 
+test('weights in several memories: the same tokens, and a program that ends by itself', async () => {
+  // Memories that threads share say that they have 7 MiB, where the model has 14.
+  const code = `
+    const { Engine } = await import(${JSON.stringify(entry)});
+    const found = [];
+    let taken = 0;
+    const Own = WebAssembly.Memory;
+    for (const [pages, threads] of [[65_536, 1], [110, 1], [110, 3]]) {
+      taken = 0;
+      WebAssembly.Memory = class extends Own {
+        constructor(options) {
+          super(options);
+          if (!options.shared) return;
+          options.maximum = pages;
+          taken += 1;
+        }
+      };
+      const engine = await Engine.load(${JSON.stringify(join(root, 'models/demo/rillm-demo-q8_0.gguf'))}, { threads, onWarning() {} });
+      const ask = { prompt: 'The small boat', max_tokens: 12, temperature: 0, ignore_eos: true };
+      const answers = await Promise.all([1, 2].map(() => engine.completions.create(ask)));
+      found.push([answers.map(({ choices }) => choices[0].text), engine.info.threads, taken]);
+    }
+    console.log(JSON.stringify(found));`;
+  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code], { timeout: 60_000 });
+  const [[wanted], ...small] = JSON.parse(stdout);
+  assert.ok(wanted[0].length > 10, wanted[0]);
+  for (const [at, [texts, threads, taken]] of small.entries()) {
+    assert.deepEqual([texts, threads], [wanted, [1, 3][at]]);
+    assert.ok(taken === 0 ? threads === 1 : taken > 1, `${taken} memories, ${threads} threads`);
+  }
+});
+
 test("a server's file is kept in a folder, and loads without the server; a path that leads nowhere is named", async () => {
   const site = await serve({ '/': golden });
   const url = `${site.origin}/tied-q8_0.gguf`;
@@ -105,6 +139,30 @@ test('paths: odd characters, a folder with a link that leads nowhere and another
     assert.equal((await answer(source, { precision: 'exact' })).text, wanted);
   }
   for (const source of ['', 'file://elsewhere/model.gguf']) await assert.rejects(rillm.Engine.load(source), { code: 'invalid_request' });
+  rmSync(folder, { recursive: true });
+});
+
+test('a file of more than 4 GiB, and one that is cut while it is open', async () => {
+  const folder = join(cache, 'large');
+  mkdirSync(folder);
+  const large = join(folder, 'large.gguf');
+  const gap = 5 * 2 ** 30;
+  const { header, data } = ggufParts(readGguf(readFileSync(MODEL)), gap);
+  // Sparse, so that it takes no room.
+  const file = await open(large, 'w');
+  await file.write(header, 0, header.length, 0);
+  await file.write(data, 0, data.length, header.length + gap);
+  await file.close();
+  assert.ok(statSync(large).size > gap);
+  assert.equal((await answer(large, { precision: 'exact' })).text, wanted);
+  const cut = join(folder, 'cut.gguf');
+  copyFileSync(join(root, 'models/demo/rillm-demo-q8_0.gguf'), cut);
+  const load = rillm.Engine.load(cut, { onProgress: ({ loaded }) => loaded > 100_000 && truncateSync(cut, 3_000_000) });
+  await assert.rejects(load, ({ code, message }) => {
+    assert.match(code, /^(read|truncated)$/, message);
+    assert.match(message, /cut\.gguf/);
+    return true;
+  });
   rmSync(folder, { recursive: true });
 });
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use rillm::gpu::{Problem, Team, TeamAttention, TeamFeedForward, TeamMatrix};
+use rillm::gpu::{Problem, Team, TeamAddress, TeamAttention, TeamFeedForward, TeamMatrix, memory_of};
 use rillm_cpu_kernels::{
     Activation, Format, Mismatch, Packed, Quantized, Received, Weights, activate, dequantize, gate, mat_mul,
     mat_mul_packed, pack,
@@ -15,8 +15,10 @@ use rillm_cpu_kernels::{
 /// Memory by address, and what was done with it.
 #[derive(Default)]
 pub struct LocalTeam {
-    pub memory: Mutex<BTreeMap<usize, Vec<u8>>>,
-    pub next: AtomicUsize,
+    pub memory: Mutex<BTreeMap<TeamAddress, Vec<u8>>>,
+    pub next: AtomicU64,
+    /// Bytes of each of its memories; 0 for one without a limit.
+    pub of_memory: usize,
     /// Bytes that it gives at most; 0 for no limit.
     pub most: usize,
     pub products: AtomicUsize,
@@ -63,10 +65,15 @@ impl LocalTeam {
         self.memory.lock().unwrap().values().map(Vec::len).sum()
     }
 
-    fn with<T>(&self, at: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
+    /// How many memories it has taken.
+    pub fn memories(&self) -> usize {
+        memory_of(self.next.load(Ordering::Relaxed)) as usize + 1
+    }
+
+    fn with<T>(&self, at: TeamAddress, work: impl FnOnce(&mut [u8]) -> T) -> T {
         let mut memory = self.memory.lock().unwrap();
         let (begin, bytes) = memory.range_mut(..=at).next_back().unwrap();
-        work(&mut bytes[at - begin..])
+        work(&mut bytes[(at - begin) as usize..])
     }
 
     fn with_matrix<T>(&self, matrix: TeamMatrix, work: impl FnOnce(Format, &mut [u8]) -> T) -> T {
@@ -81,28 +88,33 @@ impl LocalTeam {
 }
 
 impl Team for LocalTeam {
-    fn allocate(&self, bytes: usize) -> Option<usize> {
+    fn allocate(&self, bytes: usize) -> Option<TeamAddress> {
         if self.most > 0 && self.held() + bytes > self.most {
             return None;
         }
         // Never the same address again, so that what was given back is missed.
-        let at = self.next.fetch_add(bytes.next_multiple_of(16) + 16, Ordering::Relaxed) + 16;
+        let mut at = self.next.load(Ordering::Relaxed) + 16;
+        let end = at + bytes as u64;
+        if self.of_memory > 0 && end as u32 as usize > self.of_memory {
+            at = (u64::from(memory_of(at)) + 1 << 32) + 16;
+        }
+        self.next.store(at + bytes.next_multiple_of(16) as u64, Ordering::Relaxed);
         self.memory.lock().unwrap().insert(at, vec![0; bytes]);
         Some(at)
     }
 
-    fn release(&self, at: usize, bytes: usize) {
+    fn release(&self, at: TeamAddress, bytes: usize) {
         let released = self.memory.lock().unwrap().remove(&at);
         assert_eq!(released.map(|memory| memory.len()), Some(bytes));
     }
 
-    fn write(&self, at: usize, bytes: &[u8]) -> Result<(), Problem> {
+    fn write(&self, at: TeamAddress, bytes: &[u8]) -> Result<(), Problem> {
         self.written.fetch_add(bytes.len(), Ordering::Relaxed);
         self.with(at, |memory| memory[..bytes.len()].copy_from_slice(bytes));
         Ok(())
     }
 
-    fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), Problem> {
+    fn read(&self, at: TeamAddress, bytes: &mut [u8]) -> Result<(), Problem> {
         self.with(at, |memory| bytes.copy_from_slice(&memory[..bytes.len()]));
         Ok(())
     }
@@ -141,9 +153,12 @@ impl Team for LocalTeam {
         let TeamAttention { words, q, keys, values, numbers, places } = attention;
         let received = Received::new(words).map_err(text)?;
         let [_, k_bytes, v_bytes, _] = received.lengths();
-        let at_place = |at: usize, sent: &[u8], count: usize| {
+        let at_place = |at: TeamAddress, sent: &[u8], count: usize| {
             if at == 0 { floats_of(sent) } else { self.with(at, |memory| floats_of(&memory[..count])) }
         };
+        if places[0] > 0 && places[1] > 0 {
+            assert_eq!(memory_of(places[0]), memory_of(places[1]), "threads work in one memory at a time");
+        }
         let (keys, values) = (at_place(places[0], keys, k_bytes), at_place(places[1], values, v_bytes));
         for (at, bytes) in places.into_iter().zip([k_bytes, v_bytes]) {
             self.places.fetch_add(usize::from(at > 0), Ordering::Relaxed);
@@ -161,6 +176,7 @@ impl Team for LocalTeam {
         }
         self.feed_forwards.fetch_add(1, Ordering::Relaxed);
         let TeamFeedForward { up, down, activation, is_gated, x, bias } = feed_forward;
+        assert_eq!(memory_of(up.at), memory_of(down.at), "threads work in one memory at a time");
         let activation = Activation::of_words(activation).unwrap();
         let (tokens, inner) = (feed_forward.tokens(), down.columns);
         let mut products = vec![0.0; tokens * up.rows];
@@ -191,5 +207,9 @@ impl Team for LocalTeam {
 
     fn threads(&self) -> usize {
         7
+    }
+
+    fn most_bytes(&self) -> u64 {
+        if self.most == 0 { u64::MAX } else { self.most as u64 }
     }
 }

@@ -16,11 +16,18 @@ export function sizeText(bytes) {
   return bytes >= 1e6 ? `${(bytes / 1e6).toFixed(1)} MB` : `${Math.ceil(bytes / 1e3)} kB`;
 }
 
-/** What WebGPU and the browser tell: {max_buffer_bytes, is_on_cpu, memory_gib}. Without a GPU models run on the CPU, whose wasm has 4 GiB at most. */
-export async function deviceOf({ gpu, deviceMemory } = navigator) {
+/**
+ * What WebGPU and the browser tell: {max_buffer_bytes, is_on_cpu, memory_gib}. Without a GPU models run on the CPU, where weights have 60 GiB at most, and
+ * 4 GiB where there may be no threads.
+ */
+export async function deviceOf({ gpu, deviceMemory } = navigator, mayShare = globalThis.crossOriginIsolated === true) {
   const adapter = await gpu?.requestAdapter({ powerPreference: 'high-performance' }).catch(() => null);
   const isOnCpu = !adapter || isSoftware(adapter);
-  return { max_buffer_bytes: isOnCpu ? 4 * GIB : adapter.limits.maxBufferSize, is_on_cpu: isOnCpu, memory_gib: deviceMemory };
+  return {
+    max_buffer_bytes: isOnCpu ? (mayShare ? 60 : 4) * GIB : adapter.limits.maxBufferSize,
+    is_on_cpu: isOnCpu,
+    memory_gib: deviceMemory,
+  };
 }
 
 /** As the package sees it, which then takes the CPU. */

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rillm_cpu_team::Threads;
+use rillm_cpu_team::{Board, Threads};
 
 /// They look from time to time.
 pub struct System;
@@ -21,4 +21,13 @@ impl Threads for System {
     }
 
     fn wake(&self, _: &AtomicU32, _: u32) {}
+}
+
+/// One more thread that helps, until the team ends.
+#[allow(unsafe_code, reason = "jobs name memory by addresses")]
+pub fn helped(board: &Board) {
+    board.join();
+    // SAFETY: who posts jobs keeps what they need.
+    let other = unsafe { board.help(&System) };
+    assert_eq!(other, None, "there is one board");
 }

@@ -194,6 +194,7 @@ export function trainedAdapter({ name, scale }: Pick<LoadedAdapter, 'name' | 'sc
     isOfOnePage: false,
     startDigester: () => undefined,
     startHelpers: () => 0,
+    shareWithHelpers: () => {},
     stopHelpers: () => {},
   };
   const source: HostSource = { kind: 'files', files: [{ name: 'trained.gguf', data: gguf }] };

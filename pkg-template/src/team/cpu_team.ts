@@ -1,30 +1,33 @@
-// Threads that multiply and attend for one engine on the CPU, in whose memory its weights are. The engine's thread is one of them: its wasm calls the
-// methods, and works there as the others do.
+// Threads that multiply and attend for one engine on the CPU, in whose memories its weights are. The engine's thread is one of them: its wasm calls the
+// methods, and works there as the others do. A memory of WebAssembly has 4 GiB, so a larger model has several, and threads go from one to the other.
 
 import type { RetryPolicy } from '../files/attempts.js';
 import type { Warning } from '../generated/loading.js';
+import { memoryOfMachine } from '../machine.js';
 import { coresOfServer, isServer } from '../node.js';
 import { textOf } from '../errors.js';
 import { compileTeam, hasRelaxedVectors, sharedMemory } from '../team_wasm.js';
 import type { SentWasm } from '../wasm_source.js';
-import type { HelperData, TeamExports } from './helper.js';
+import type { HelperData, SharedMemory } from './helper.js';
+import { mostKept, TeamMemory } from './team_memory.js';
 
 /** More gain little on any CPU, and take what else the machine does. */
 const DEFAULT_MOST = 8;
 const STACK_BYTES = 256 << 10;
-/** Bytes of a scratch area at least, so that it seldom grows. */
-const LEAST_SCRATCH = 64 << 10;
-/** Bytes of one that is kept, at most: what a long context has in keys and values is given back. */
-const MOST_SCRATCH = 16 << 20;
-/** Where what is copied begins: at multiples of this. */
-const ALIGNMENT = 16;
-/** More than a page's thread takes in a millisecond, each with a look at the clock. */
-const LOOKS_PER_MS = 100_000;
 /** How long a load waits for threads. Those that come later help all the same. */
 const START_MS = 2000;
+/** An address is that in its memory and so many for each memory before. */
+const MEMORY_STEP = 2 ** 32;
+/** Memories of a team at most, for 60 GiB of weights. */
+const MOST_MEMORIES = 16;
 
-/** Starts threads; how many could be. */
-export type StartHelpers = (helpers: HelperData[]) => number | Promise<number>;
+/** The threads beside the engine's. */
+export interface TeamThreads {
+  /** Starts some; how many could be. */
+  start(helpers: HelperData[]): number | Promise<number>;
+  /** Gives each of them a memory more. */
+  share(more: SharedMemory): void;
+}
 
 export interface StartedTeam {
   /** Undefined where the engine's own wasm does as well. */
@@ -36,10 +39,10 @@ export interface StartedTeam {
 export async function startTeam(
   asked: number | null | undefined,
   engine: SentWasm | undefined,
-  startHelpers: StartHelpers,
+  others: TeamThreads,
   policy: RetryPolicy,
 ): Promise<StartedTeam> {
-  const mayShare = isServer() || globalThis.crossOriginIsolated === true;
+  const mayShare = mayShareMemory();
   const threads = mayShare ? (asked ?? defaultThreads()) : 1;
   const warning =
     !mayShare && (asked ?? 1) > 1
@@ -48,14 +51,30 @@ export async function startTeam(
   const told = warning === undefined ? {} : { warning };
   if (threads === 1 && !hasRelaxedVectors()) return told;
   try {
-    const team = new CpuTeam(await compileTeam(engine, policy), sharedMemory());
-    const joined = await team.start(threads - 1, startHelpers);
+    const { memory, most } = sharedMemory();
+    const team = new CpuTeam(await compileTeam(engine, policy), memory, most);
+    const joined = await team.start(threads - 1, others);
     if (joined === threads - 1) return { team, ...told };
     return { team, warning: warned(`${joined + 1} of ${threads} threads compute: the others did not start`) };
   } catch (thrown) {
     // Where one thread was wanted, nobody needs to know.
     return threads === 1 ? told : { warning: warned(`one thread computes, as others can't: ${textOf(thrown)}`) };
   }
+}
+
+/** Bytes that the memories of a team may have here; undefined where there would be none. */
+export function bytesOfTeam(asked: number | null | undefined): number | undefined {
+  const isThere = (mayShareMemory() && (asked ?? defaultThreads()) > 1) || hasRelaxedVectors();
+  return isThere ? mostBytes() : undefined;
+}
+
+/** All memories, or what the machine has if it tells, but what one memory may have in any case. */
+function mostBytes(): number {
+  return Math.max(MEMORY_STEP, Math.min(MOST_MEMORIES * mostKept(MEMORY_STEP), memoryOfMachine() ?? Infinity));
+}
+
+function mayShareMemory(): boolean {
+  return isServer() || globalThis.crossOriginIsolated === true;
 }
 
 function warned(message: string): Warning {
@@ -72,57 +91,39 @@ type Problem = string | null;
 
 export class CpuTeam {
   #module: WebAssembly.Module;
-  #memory: WebAssembly.Memory;
-  #exports: TeamExports;
-  #bytes: Uint8Array;
-  #floats: Float32Array;
+  /** Each has its own board: threads work in one at a time. */
+  #memories: TeamMemory[];
+  /** The number of the one in which they do. */
+  #current = 0;
+  #others: TeamThreads | undefined;
+  #helpers = 0;
   /** Why nothing is multiplied any more. */
   #broken: string | undefined;
   #onBroken: (message: string) => void = () => {};
-  /** Where what is multiplied is copied to, and what comes out. */
-  #scratch = { in: { at: 0, bytes: 0 }, out: { at: 0, bytes: 0 } };
 
-  constructor(module: WebAssembly.Module, memory: WebAssembly.Memory) {
+  /** `most` is how many bytes the memory may have. */
+  constructor(module: WebAssembly.Module, memory: WebAssembly.Memory, most: number) {
     this.#module = module;
-    this.#memory = memory;
-    const words = new Int32Array(memory.buffer);
-    const threads = {
-      wait(address: number, seen: number, milliseconds: number) {
-        try {
-          Atomics.wait(words, address >>> 2, seen | 0, milliseconds);
-        } catch {
-          // A page's own thread may not sleep: it looks until time is up. The clock of a page may stand still.
-          const end = performance.now() + milliseconds;
-          for (let looks = 0; looks < milliseconds * LOOKS_PER_MS; looks += 1) {
-            if (Atomics.load(words, address >>> 2) !== (seen | 0) || performance.now() >= end) return;
-          }
-        }
-      },
-      wake: (address: number, count: number) => void Atomics.notify(words, address >>> 2, count >>> 0),
-    };
-    this.#exports = new WebAssembly.Instance(module, { env: { memory }, threads }).exports as unknown as TeamExports;
-    this.#bytes = new Uint8Array(memory.buffer);
-    this.#floats = new Float32Array(memory.buffer);
+    this.#memories = [new TeamMemory(module, memory, most)];
   }
 
   /** Starts helpers; resolves to how many of them help, when all do or time is up. */
-  async start(helpers: number, startHelpers: StartHelpers): Promise<number> {
+  async start(helpers: number, others: TeamThreads): Promise<number> {
     if (helpers <= 0) return 0;
-    const data: HelperData[] = [];
-    for (let at = 0; at < helpers; at += 1) {
-      const stack = this.#exports.stack(STACK_BYTES) >>> 0;
-      if (stack !== 0) data.push({ module: this.#module, memory: this.#memory, stack });
-    }
-    const started = await startHelpers(data);
+    const first = this.#first();
+    const stacks = stacksIn(first, helpers);
+    const data = stacks.map((stack): HelperData => ({ module: this.#module, memory: first.memory, stack }));
+    this.#others = others;
+    this.#helpers = await others.start(data);
     const began = performance.now();
-    while (this.#exports.joined() < started && performance.now() - began < START_MS) {
+    while (first.exports.joined() < this.#helpers && performance.now() - began < START_MS) {
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
-    return this.#exports.joined();
+    return first.exports.joined();
   }
 
   threads(): number {
-    return this.#exports.joined() + 1;
+    return this.#first().exports.joined() + 1;
   }
 
   /** Hears once when a thread broke, at once if one did: nothing is multiplied from then on. */
@@ -132,31 +133,49 @@ export class CpuTeam {
   }
 
   memoryBytes(): number {
-    return this.#memory.buffer.byteLength;
+    return this.#memories.reduce((bytes, { memory }) => bytes + memory.buffer.byteLength, 0);
   }
 
-  /** The address; 0 if there is no room. */
+  mostBytes(): number {
+    return mostBytes();
+  }
+
+  /**
+   * The address; 0 if there is no room. The newest memory comes first, so that what is used one after the other lies in one, and another is taken if there is
+   * room in none.
+   */
   allocate(bytes: number): number {
-    return this.#broken === undefined ? this.#exports.allocate(bytes) >>> 0 : 0;
+    if (this.#broken !== undefined) return 0;
+    return this.#keep(bytes, false) || this.#grow(bytes) || this.#keep(bytes, true);
+  }
+
+  #keep(bytes: number, isTight: boolean): number {
+    for (let number = this.#memories.length - 1; number >= 0; number -= 1) {
+      const at = this.#memories[number]?.keep(bytes, isTight) ?? 0;
+      if (at !== 0) return number * MEMORY_STEP + at;
+    }
+    return 0;
   }
 
   release(at: number, bytes: number): void {
-    if (this.#broken === undefined) this.#exports.release(at, bytes);
+    if (this.#broken === undefined) this.#at(at).giveBack(at >>> 0, bytes);
   }
 
   write(at: number, bytes: Uint8Array): void {
-    this.#view().set(bytes, at);
+    const memory = this.#at(at);
+    memory.view().set(bytes, at >>> 0);
   }
 
   read(at: number, bytes: Uint8Array): void {
-    bytes.set(this.#view().subarray(at, at + bytes.length));
+    const [memory, first] = [this.#at(at), at >>> 0];
+    bytes.set(memory.view().subarray(first, first + bytes.length));
   }
 
   pack(at: number, type: number, rows: number, columns: number, first: number, count: number, file: Uint8Array): Problem {
-    const from = this.#area('in', file.byteLength);
-    if (from === 0) return NO_ROOM;
-    this.#view().set(file, from);
-    return this.#call(() => this.#exports.pack_rows(at, type, rows, columns, first, count, from));
+    const memory = this.#at(at);
+    const [from] = memory.place([file]) ?? [];
+    if (from === undefined) return NO_ROOM;
+    return this.#call(() => memory.exports.pack_rows(at >>> 0, type, rows, columns, first, count, from));
   }
 
   multiply(
@@ -170,17 +189,21 @@ export class CpuTeam {
     x: Float32Array,
     out: Float32Array,
   ): Problem {
-    const [from, to] = [this.#area('in', x.byteLength), this.#area('out', out.byteLength)];
+    const memory = this.#at(at);
+    const [from, to] = [memory.area('in', x.byteLength), memory.area('out', out.byteLength)];
     if (from === 0 || to === 0) return NO_ROOM;
     const tokens = columns === 0 ? 0 : x.length / columns;
-    this.#view();
-    this.#floats.set(x, from >>> 2);
-    const problem = this.#call(() => this.#exports.multiply(at, type, isPacked ? 1 : 0, rows, columns, first, end, tokens, from, to));
-    if (problem === null) this.#copy(to, out);
+    memory.writeFloats(from, x);
+    const { exports } = memory;
+    const problem = this.#work(at, () => exports.multiply(at >>> 0, type, isPacked ? 1 : 0, rows, columns, first, end, tokens, from, to));
+    if (problem === null) memory.readFloats(to, out);
     return problem;
   }
 
-  /** Attention of what the words say (`Sent` in `cpu_kernels`). Keys and values are in the memory already where they have an address other than 0. */
+  /**
+   * Attention of what the words say (`Sent` in `cpu_kernels`). Keys and values are in a memory already where they have an address other than 0, both in the
+   * same.
+   */
   attend(
     words: Uint32Array,
     q: Float32Array,
@@ -192,66 +215,91 @@ export class CpuTeam {
     sums: Float32Array,
     totals: Float32Array,
   ): Problem {
-    const inputs = [words, q, keys, values, numbers];
-    const outputs = [sums, totals];
-    const [from, to] = [this.#area('in', spaceFor(inputs)), this.#area('out', spaceFor(outputs))];
-    if (from === 0 || to === 0) return NO_ROOM;
-    const [ofInputs, ofOutputs] = [placed(inputs, from), placed(outputs, to)];
-    const memory = this.#view();
-    for (const [at, input] of inputs.entries()) memory.set(bytesOf(input), ofInputs[at]);
-    const [ofWords, ofQ, ofKeys, ofValues, ofNumbers] = ofInputs as [number, number, number, number, number];
-    const [ofSums, ofTotals] = ofOutputs as [number, number];
-    const problem = this.#call(() =>
-      this.#exports.attend(ofWords, ofQ, keysAt || ofKeys, valuesAt || ofValues, ofNumbers, ofSums, ofTotals),
+    const at = keysAt || valuesAt || this.#current * MEMORY_STEP;
+    const memory = this.#at(at);
+    const inputs = memory.place([words, q, keys, values, numbers]);
+    const outputs = memory.placesFor('out', [sums, totals]);
+    if (inputs === undefined || outputs === undefined) return NO_ROOM;
+    const [ofWords, ofQ, ofKeys, ofValues, ofNumbers] = inputs as [number, number, number, number, number];
+    const [ofSums, ofTotals] = outputs as [number, number];
+    const problem = this.#work(at, () =>
+      memory.exports.attend(ofWords, ofQ, keysAt >>> 0 || ofKeys, valuesAt >>> 0 || ofValues, ofNumbers, ofSums, ofTotals),
     );
     if (problem === null) {
-      this.#copy(ofSums, sums);
-      this.#copy(ofTotals, totals);
+      memory.readFloats(ofSums, sums);
+      memory.readFloats(ofTotals, totals);
     }
-    if (this.#scratch.in.bytes > MOST_SCRATCH) this.#empty('in');
+    memory.shrink();
     return problem;
   }
 
-  /** A feed-forward of what the words say (`TeamFeedForward` in `cpu_device`). */
-  feedForward(words: Uint32Array, x: Float32Array, bias: Float32Array, out: Float32Array): Problem {
-    const inputs = [words, x, bias];
-    const [from, to] = [this.#area('in', spaceFor(inputs)), this.#area('out', out.byteLength)];
-    if (from === 0 || to === 0) return NO_ROOM;
-    const ofInputs = placed(inputs, from);
-    const memory = this.#view();
-    for (const [at, input] of inputs.entries()) memory.set(bytesOf(input), ofInputs[at]);
-    const [ofWords, ofX, ofBias] = ofInputs as [number, number, number];
-    const problem = this.#call(() => this.#exports.feed_forward(ofWords, ofX, bias.length === 0 ? 0 : ofBias, to));
-    if (problem === null) this.#copy(to, out);
+  /** A feed-forward of what the words say (`TeamFeedForward` in `cpu_device`), with weights that are in the memory of this number. */
+  feedForward(number: number, words: Uint32Array, x: Float32Array, bias: Float32Array, out: Float32Array): Problem {
+    const at = number * MEMORY_STEP;
+    const memory = this.#at(at);
+    const inputs = memory.place([words, x, bias]);
+    const to = memory.area('out', out.byteLength);
+    if (inputs === undefined || to === 0) return NO_ROOM;
+    const [ofWords, ofX, ofBias] = inputs as [number, number, number];
+    const problem = this.#work(at, () => memory.exports.feed_forward(ofWords, ofX, bias.length === 0 ? 0 : ofBias, to));
+    if (problem === null) memory.readFloats(to, out);
     return problem;
   }
 
   row(at: number, type: number, isPacked: boolean, rows: number, columns: number, row: number, out: Float32Array): Problem {
-    const to = this.#area('out', out.byteLength);
+    const memory = this.#at(at);
+    const to = memory.area('out', out.byteLength);
     if (to === 0) return NO_ROOM;
-    const problem = this.#call(() => this.#exports.restore_row(at, type, isPacked ? 1 : 0, rows, columns, row, to));
-    if (problem === null) this.#copy(to, out);
+    const problem = this.#call(() => memory.exports.restore_row(at >>> 0, type, isPacked ? 1 : 0, rows, columns, row, to));
+    if (problem === null) memory.readFloats(to, out);
     return problem;
   }
 
   /** Lets the helpers end. Called once, when nothing is multiplied any more. */
   end(): void {
-    this.#exports.end();
+    for (const { exports } of this.#memories) exports.end();
   }
 
-  /** All bytes. A memory that has grown is another buffer. */
-  #view(): Uint8Array {
-    if (this.#bytes.buffer.byteLength !== this.#memory.buffer.byteLength) {
-      this.#bytes = new Uint8Array(this.#memory.buffer);
-      this.#floats = new Float32Array(this.#memory.buffer);
+  #first(): TeamMemory {
+    return this.#at(0);
+  }
+
+  /** The memory that an address is in. */
+  #at(at: number): TeamMemory {
+    const memory = this.#memories[Math.floor(at / MEMORY_STEP)];
+    if (memory === undefined) throw new RangeError(`there is no memory of the address ${at}`);
+    return memory;
+  }
+
+  /** Takes a memory more and allocates there; 0 if that can't be. */
+  #grow(bytes: number): number {
+    if (this.#memories.length === MOST_MEMORIES || bytes > mostKept(MEMORY_STEP)) return 0;
+    try {
+      const { memory, most } = sharedMemory();
+      const taken = new TeamMemory(this.#module, memory, most);
+      const stacks = stacksIn(taken, this.#helpers);
+      const at = stacks.length < this.#helpers ? 0 : taken.keep(bytes);
+      if (at === 0) return 0;
+      const number = this.#memories.push(taken) - 1;
+      if (this.#helpers > 0) this.#others?.share({ memory, stacks });
+      return number * MEMORY_STEP + at;
+    } catch {
+      // There is none to be had.
+      return 0;
     }
-    return this.#bytes;
   }
 
-  /** Copies products from the memory, which may have grown meanwhile. */
-  #copy(from: number, out: Float32Array): void {
-    this.#view();
-    out.set(this.#floats.subarray(from >>> 2, (from >>> 2) + out.length));
+  /** What threads do together, in the memory of an address. */
+  #work(at: number, work: () => number): Problem {
+    return this.#call(() => {
+      const number = Math.floor(at / MEMORY_STEP);
+      if (number !== this.#current) {
+        this.#at(at).exports.call_here(this.#first().exports.joined());
+        this.#memories[this.#current]?.exports.send_to(number);
+        this.#current = number;
+      }
+      return work();
+    });
   }
 
   #call(work: () => number): Problem {
@@ -273,41 +321,12 @@ export class CpuTeam {
     this.#onBroken(problem);
     return problem;
   }
-
-  #area(name: 'in' | 'out', bytes: number): number {
-    const area = this.#scratch[name];
-    if (bytes > area.bytes || area.at === 0) {
-      this.#empty(name);
-      const size = Math.max(LEAST_SCRATCH, bytes);
-      const at = this.allocate(size);
-      this.#scratch[name] = at === 0 ? { at: 0, bytes: 0 } : { at, bytes: size };
-    }
-    return this.#scratch[name].at;
-  }
-
-  #empty(name: 'in' | 'out'): void {
-    const { at, bytes } = this.#scratch[name];
-    this.#scratch[name] = { at: 0, bytes: 0 };
-    this.release(at, bytes);
-  }
 }
 
-function bytesOf(array: ArrayBufferView): Uint8Array {
-  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
-}
-
-function aligned(bytes: number): number {
-  return Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
-}
-
-/** Bytes of arrays that stand one after the other. */
-function spaceFor(arrays: ArrayBufferView[]): number {
-  return arrays.reduce((bytes, array) => bytes + aligned(array.byteLength), 0);
-}
-
-/** Where each of them begins. */
-function placed(arrays: ArrayBufferView[], first: number): number[] {
-  return arrays.map((_, at) => first + spaceFor(arrays.slice(0, at)));
+/** Stacks for so many threads: the end of each, as far as there is room. */
+function stacksIn(memory: TeamMemory, count: number): number[] {
+  const stacks = Array.from({ length: count }, () => memory.keep(STACK_BYTES, true)).filter((at) => at !== 0);
+  return stacks.map((at) => at + STACK_BYTES);
 }
 
 /** `src/web/team.rs` knows it. */

@@ -3,37 +3,62 @@
 import { isServer, startServerThread } from '../node.js';
 import type { ToWorker } from '../protocol.js';
 import { startWorker } from '../start_worker.js';
-import { type HelperData, SERVER_HELPER } from './helper.js';
+import { type HelperData, SERVER_HELPER, type SharedMemory } from './helper.js';
+
+interface Thread {
+  /** Gives it a memory more, with the end of its stack there. */
+  give(memory: WebAssembly.Memory, stack: number): void;
+  stop(): void;
+}
 
 export class Helpers {
-  #stops: (() => void)[] = [];
+  #all: Thread[] = [];
+  /** Those of the team that was started last. */
+  #team: Thread[] = [];
 
   /** Starts as many as can be; how many these are. */
   start(helpers: HelperData[], make?: (() => Worker) | undefined): number {
-    for (const [at, data] of helpers.entries()) {
+    this.#team = [];
+    for (const data of helpers) {
       try {
-        this.#stops.push(isServer() ? startServerThread(SERVER_HELPER, data) : started(data, make));
+        this.#team.push(isServer() ? serverThread(data) : workerThread(data, make));
       } catch {
-        return at;
+        break;
       }
     }
-    return helpers.length;
+    this.#all.push(...this.#team);
+    return this.#team.length;
+  }
+
+  /** Gives those of the last team a memory more. */
+  share({ memory, stacks }: SharedMemory): void {
+    for (const [number, thread] of this.#team.entries()) {
+      const stack = stacks[number];
+      if (stack !== undefined) thread.give(memory, stack);
+    }
   }
 
   /** Ends them at once, whatever they do. Those of a team that has ended are gone by themselves. */
   stop(): void {
-    for (const stop of this.#stops.splice(0)) stop();
+    for (const { stop } of this.#all.splice(0)) stop();
+    this.#team = [];
   }
 }
 
-function started(data: HelperData, make: (() => Worker) | undefined): () => void {
+function serverThread(data: HelperData): Thread {
+  const { post, stop } = startServerThread(SERVER_HELPER, data);
+  return { give: (memory, stack) => post({ memory, stack }), stop };
+}
+
+function workerThread(data: HelperData, make: (() => Worker) | undefined): Thread {
   const worker = startWorker(make);
+  const post = (message: ToWorker) => worker.postMessage(message);
   worker.addEventListener('error', (event) => event.preventDefault());
   try {
-    worker.postMessage({ type: 'help', ...data } satisfies ToWorker);
+    post({ type: 'help', ...data });
   } catch (thrown) {
     worker.terminate();
     throw thrown;
   }
-  return () => worker.terminate();
+  return { give: (memory, stack) => post({ type: 'help-more', memory, stack }), stop: () => worker.terminate() };
 }

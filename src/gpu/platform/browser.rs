@@ -164,6 +164,7 @@ fn describe(gpu: &JsValue, info: &JsValue, subgroups: bool, subgroup_matrix: boo
         // Without the sizes a kernel can't know how many lanes share a sum.
         subgroups: subgroups && number("subgroupMinSize") > 0,
         packed_dot: has(&get(gpu, "wgslLanguageFeatures"), "packed_4x8_integer_dot_product"),
+        max_memory: None,
     }
 }
 

@@ -93,6 +93,7 @@ async fn open(options: &DeviceOptions) -> Result<Driver> {
         subgroups: features.contains(wgpu::Features::SUBGROUP),
         // naga writes out what a driver lacks.
         packed_dot: true,
+        max_memory: None,
     };
     Ok(Driver { device, queue, adapter, wish: wish(options) })
 }

@@ -7,7 +7,7 @@ use rillm_cpu_kernels as kernels;
 
 use super::{filled, fits};
 use crate::error::Result;
-use crate::gpu::{Problem, Team, TeamAttention, TeamBytes, TeamFeedForward, TeamMatrix};
+use crate::gpu::{Problem, Team, TeamAddress, TeamAttention, TeamBytes, TeamFeedForward, TeamMatrix, memory_of};
 use crate::tensor::{CpuTensor, DType, Desc};
 
 /// Whether weights of this kind are in the team's memory, if there is a team: those in formats that have names both sides know.
@@ -54,7 +54,7 @@ impl<'a> TeamWeight<'a> {
         if at + file.len() > self.bytes.size() {
             bail!(Internal, "a weight ends before its rows");
         }
-        done(team.write(self.matrix.at + at, file))
+        done(team.write(self.matrix.at + at as TeamAddress, file))
     }
 
     /// All bytes, which are as in a file.
@@ -70,7 +70,7 @@ impl<'a> TeamWeight<'a> {
             bail!(Internal, "a weight ends before its rows");
         }
         let mut bytes = filled(0, rows.len() * of_row)?;
-        done(self.bytes.team().read(self.matrix.at + rows.start * of_row, &mut bytes))?;
+        done(self.bytes.team().read(self.matrix.at + (rows.start * of_row) as TeamAddress, &mut bytes))?;
         Ok(bytes)
     }
 
@@ -85,8 +85,8 @@ impl<'a> TeamWeight<'a> {
     }
 }
 
-/// A feed-forward of two packed weights, up and down, by a team's threads; written to `out` [tokens, outputs]. `false` if there is no room for it, or
-/// if they are not packed.
+/// A feed-forward of two packed weights, up and down, by a team's threads; written to `out` [tokens, outputs]. `false` if there is no room for it, if
+/// they are not packed, or if they are in two memories.
 pub fn feed_forward(
     [up, down]: [&TeamWeight<'_>; 2],
     activation: kernels::Activation,
@@ -95,7 +95,8 @@ pub fn feed_forward(
     bias: &[f32],
     out: &mut [f32],
 ) -> Result<bool> {
-    if !up.is_packed() || !down.is_packed() {
+    let is_one_memory = memory_of(up.matrix.at) == memory_of(down.matrix.at);
+    if !up.is_packed() || !down.is_packed() || !is_one_memory {
         return Ok(false);
     }
     let activation = activation.words();
@@ -136,8 +137,17 @@ pub fn attend(
             if !bytes.is_empty()
                 && let Some(at) = done(tensor.in_team(team, first..first + bytes.len()))?
             {
-                (*place, *bytes) = (at, &[]);
+                *place = at;
             }
+        }
+    }
+    // Threads work in one memory at a time.
+    if places[0] > 0 && places[1] > 0 && memory_of(places[0]) != memory_of(places[1]) {
+        places[1] = 0;
+    }
+    for (bytes, place) in [&mut keys, &mut values].into_iter().zip(places) {
+        if place > 0 {
+            *bytes = &[];
         }
     }
     match team.attend(TeamAttention { words, q, keys, values, numbers, places }, sums, totals) {
