@@ -60,7 +60,13 @@ export function ggufParts({ entries, tensors }, gap = 0) {
   });
   const keys = [...entries].map(([key, { type, bytes }]) => Buffer.concat([stringBytes(key), u32Bytes(type), bytes]));
   const header = Buffer.concat([Buffer.from('GGUF'), u32Bytes(3), u64Bytes(tensors.length), u64Bytes(entries.size), ...keys, ...infos]);
-  return { header: padded(header), data: Buffer.concat(tensors.map(({ data }) => padded(data))) };
+  return {
+    header: padded(header),
+    bytes: offset,
+    get data() {
+      return Buffer.concat(tensors.map(({ data }) => padded(data)));
+    },
+  };
 }
 
 export const uint32Entry = (value) => ({ type: UINT32, bytes: u32Bytes(value) });

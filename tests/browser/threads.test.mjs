@@ -310,8 +310,11 @@ function prepareMemories() {
   };
   globalThis.withDemo = (options, use) =>
     withEngine('/models/demo/rillm-demo-q8_0.gguf', { device: 'cpu', autotune: 'off', onWarning: () => {}, ...options }, use);
-  // Short, and long enough that threads keep keys and values.
-  globalThis.SHORT = { ...LONG, max_tokens: 12 };
+  globalThis.story = async (engine) => {
+    const messages = [{ role: 'user', content: 'Tell me a story.' }];
+    return (await engine.chat.completions.create({ messages, max_tokens: 24, temperature: 0 })).choices[0].message.content;
+  };
+  // Long enough that threads keep keys and values.
   globalThis.PROMPT = { ...LONG, prompt: Array(50).fill('The old man saw the boat.').join(' '), max_tokens: 4 };
   globalThis.small = () => new Worker('/made/small.js', { type: 'module' });
 }
@@ -330,7 +333,7 @@ const runWithMemories = (fn, ...parameters) =>
 
 test('weights in several memories: the same answers, and all threads go where the weights are', LIMIT, async () => {
   const found = await runWithMemories(async () => {
-    const both = async (engine) => [await ask(engine, SHORT), await ask(engine, PROMPT), (await engine.stats()).wasm_memory_bytes];
+    const both = async (engine) => [await story(engine), await ask(engine, PROMPT), (await engine.stats()).wasm_memory_bytes];
     const found = [];
     for (const precision of ['fast', 'exact']) {
       const [wanted, long] = await withDemo({ precision, threads: 1 }, both);
@@ -345,7 +348,7 @@ test('weights in several memories: the same answers, and all threads go where th
     await import('/made/small_first.js');
     given = 0;
     await withDemo({ threads: 3, worker: false }, async (engine) => {
-      const together = await Promise.all([ask(engine, SHORT), ask(engine, SHORT)]);
+      const together = await Promise.all([story(engine), story(engine)]);
       found.push({ what: 'on the page', same: together.every((text) => text === wanted), given, threads: 3 });
     });
     return found;

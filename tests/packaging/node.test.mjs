@@ -2,9 +2,20 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, truncateSync } from 'node:fs';
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { open } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
@@ -13,7 +24,7 @@ import { promisify } from 'node:util';
 import { unpackPackage } from '../../scripts/build.mjs';
 import { root } from '../../scripts/command.mjs';
 import { serve } from '../../scripts/serve.mjs';
-import { ggufParts, readGguf } from '../browser/gguf.mjs';
+import { ggufParts, readGguf, uint32Entry } from '../browser/gguf.mjs';
 
 const golden = join(root, 'tests/golden/tiny_llama');
 const MODEL = join(golden, 'tied-q8_0.gguf');
@@ -97,14 +108,14 @@ test('weights in several memories: the same tokens, and a program that ends by i
         }
       };
       const engine = await Engine.load(${JSON.stringify(join(root, 'models/demo/rillm-demo-q8_0.gguf'))}, { threads, onWarning() {} });
-      const ask = { prompt: 'The small boat', max_tokens: 12, temperature: 0, ignore_eos: true };
-      const answers = await Promise.all([1, 2].map(() => engine.completions.create(ask)));
-      found.push([answers.map(({ choices }) => choices[0].text), engine.info.threads, taken]);
+      const ask = { messages: [{ role: 'user', content: 'Tell me a story.' }], max_tokens: 24, temperature: 0 };
+      const answers = await Promise.all([1, 2].map(() => engine.chat.completions.create(ask)));
+      found.push([answers.map(({ choices }) => choices[0].message.content), engine.info.threads, taken]);
     }
     console.log(JSON.stringify(found));`;
   const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code], { timeout: 60_000 });
   const [[wanted], ...small] = JSON.parse(stdout);
-  assert.ok(wanted[0].length > 10, wanted[0]);
+  assert.ok(new Set(wanted[0].split(' ')).size > 10, wanted[0]);
   for (const [at, [texts, threads, taken]] of small.entries()) {
     assert.deepEqual([texts, threads], [wanted, [1, 3][at]]);
     assert.ok(taken === 0 ? threads === 1 : taken > 1, `${taken} memories, ${threads} threads`);
@@ -164,6 +175,46 @@ test('a file of more than 4 GiB, and one that is cut while it is open', async ()
     return true;
   });
   rmSync(folder, { recursive: true });
+});
+
+test('weights of more than all memories are refused before any is read', async () => {
+  const { entries, tensors } = readGguf(readFileSync(MODEL));
+  // 400 layers, whose feed-forwards have three matrices of 71 MB each.
+  const [layers, inner] = [400, 2 ** 20];
+  const sized = (tensor) => {
+    const [, which] = /ffn_(gate|up|down)\./.exec(tensor.name) ?? [];
+    if (which === undefined) return tensor;
+    return { ...tensor, dims: which === 'down' ? [inner, 64] : [64, inner], data: { length: (64 * inner * 34) / 32 } };
+  };
+  const ofLayer = tensors.filter(({ name }) => name.startsWith('blk.0.'));
+  const large = [
+    ...tensors.filter(({ name }) => !name.startsWith('blk.')),
+    ...Array.from({ length: layers }, (_, layer) => ofLayer.map((tensor) => ({ ...tensor, name: tensor.name.replace('0', layer) }))).flat(),
+  ].map(sized);
+  entries.set('llama.feed_forward_length', uint32Entry(inner));
+  entries.set('llama.block_count', uint32Entry(layers));
+  const { header, bytes } = ggufParts({ entries, tensors: large });
+  const path = join(cache, 'huge.gguf');
+  writeFileSync(path, header);
+  truncateSync(path, header.length + bytes);
+  // Alone the engine has its own memory; threads have others, as far as the machine goes.
+  const limits = [];
+  for (const threads of [1, 2]) {
+    const { problem, weight_bytes } = await rillm.Engine.inspect(path, { device: 'cpu', threads });
+    assert.equal(problem?.code, 'out_of_memory', problem?.message);
+    assert.ok(weight_bytes > 60 * 2 ** 30, `${weight_bytes}`);
+    const wanted = /the weights take \d+ bytes, and here the CPU has (\d+) at most/;
+    limits.push(Number(wanted.exec(problem.message)?.[1]));
+    await assert.rejects(
+      rillm.Engine.load(path, { threads }),
+      ({ code, message }) => code === 'out_of_memory' && message.startsWith(problem.message),
+    );
+  }
+  const most = Math.max(2 ** 32, Math.min(60 * 2 ** 30, totalmem()));
+  // A Node with relaxed SIMD has the threads' module for one thread as well.
+  assert.ok([2 ** 32 - 1, most].includes(limits[0]), `${limits[0]}`);
+  assert.equal(limits[1], most);
+  rmSync(path);
 });
 
 test('a folder with folders in it: a sentence encoder pools as the file of its own folder says', async () => {
