@@ -21,6 +21,8 @@ export async function when(name, inputs, outputs, work, texts = []) {
   const hash = createHash('sha256');
   for (const file of inputs) hash.update(relative(root, file)).update('\0').update(readFileSync(file)).update('\0');
   for (const text of texts) hash.update(text).update('\0');
+  // What was made elsewhere is not there.
+  for (const file of outputs) hash.update(relative(root, file)).update('\0');
   const digest = hash.digest('hex');
   const stamps = () => (existsSync(stampsFile) ? JSON.parse(readFileSync(stampsFile, 'utf8')) : {});
   if (stamps()[name] === digest && outputs.every((file) => existsSync(file))) return;
