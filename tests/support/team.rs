@@ -96,7 +96,7 @@ impl Team for LocalTeam {
         let mut at = self.next.load(Ordering::Relaxed) + 16;
         let end = at + bytes as u64;
         if self.of_memory > 0 && end as u32 as usize > self.of_memory {
-            at = (u64::from(memory_of(at)) + 1 << 32) + 16;
+            at = ((u64::from(memory_of(at)) + 1) << 32) + 16;
         }
         self.next.store(at + bytes.next_multiple_of(16) as u64, Ordering::Relaxed);
         self.memory.lock().unwrap().insert(at, vec![0; bytes]);
