@@ -374,7 +374,7 @@ test('without WebGPU the page says what to do here, and conversations can still 
       [await known.first().locator('.name').textContent(), await verdictOf('LFM2 350M'), await verdictOf('Qwen3 8B')].map((text) =>
         text.trim(),
       ),
-      ['SmolLM2 135M Instruct fits', 'fits', 'too large'],
+      ['SmolLM2 135M Instruct fits', 'fits', 'slow'],
     );
     await other.getByRole('button', { name: 'Check Qwen3 1.7B' }).click();
     await known.filter({ hasText: 'It runs on the CPU, and needs 1 GB; about 3.0 tokens a second.' }).waitFor();
