@@ -14,7 +14,7 @@ interface Modules {
       rename(from: string, to: string): Promise<void>;
       rm(path: string, options: { force: boolean }): Promise<void>;
       mkdir(path: string, options: { recursive: boolean }): Promise<unknown>;
-      stat(path: string): Promise<{ size: number; isDirectory(): boolean; isFile(): boolean }>;
+      stat(path: string): Promise<FileStat>;
       readdir(path: string): Promise<string[]>;
     };
   };
@@ -24,7 +24,15 @@ interface Modules {
   'node:worker_threads': { Worker: new (code: string, options: { eval: true; workerData: unknown }) => ServerThread };
 }
 
+interface FileStat {
+  size: number;
+  mtimeMs: number;
+  isDirectory(): boolean;
+  isFile(): boolean;
+}
+
 interface FileHandle {
+  stat(): Promise<FileStat>;
   read(into: Uint8Array, from: number, length: number, position: number): Promise<{ bytesRead: number }>;
   close(): Promise<void>;
 }
@@ -85,8 +93,8 @@ export async function filesAt(address: string): Promise<{ name: string; data: By
   const { basename, join } = modules('node:path');
   const path = pathOf(address);
   try {
-    const { size, isFile } = await statOf(path);
-    if (isFile) return [{ name: basename(path), data: fileSource(path, size) }];
+    const of = await promises.stat(path);
+    if (!of.isDirectory()) return [{ name: basename(path), data: fileSource(path, of) }];
     const files = [];
     // The modules of a sentence encoder lie one folder deeper (`1_Pooling/config.json`); GGUF files there are other models.
     const folders = [''];
@@ -95,9 +103,9 @@ export async function filesAt(address: string): Promise<{ name: string; data: By
         const name = folder === '' ? entry : `${folder}/${entry}`;
         const file = join(path, name);
         // A link that leads nowhere is no file of the model.
-        const found = await statOf(file).catch(() => undefined);
-        if (folder === '' && found?.isFolder && !entry.startsWith('.')) folders.push(entry);
-        if (found?.isFile && (folder === '' || !entry.endsWith('.gguf'))) files.push({ name, data: fileSource(file, found.size) });
+        const found = await promises.stat(file).catch(() => undefined);
+        if (folder === '' && found?.isDirectory() && !entry.startsWith('.')) folders.push(entry);
+        if (found?.isFile() && (folder === '' || !entry.endsWith('.gguf'))) files.push({ name, data: fileSource(file, found) });
       }
     }
     return files;
@@ -107,35 +115,38 @@ export async function filesAt(address: string): Promise<{ name: string; data: By
   }
 }
 
-async function statOf(path: string): Promise<{ size: number; isFile: boolean; isFolder: boolean }> {
-  const found = await modules('node:fs').promises.stat(path);
-  return { size: found.size, isFile: found.isFile(), isFolder: found.isDirectory() };
-}
-
 /**
- * A file that is read in parts. It is open while one is read only, so that nobody has to close it. Node's `openAsBlob` is no good for this: of more than 2 GiB
+ * A file that is read in parts. It is open only while one is read, so that nobody has to close it. Node's `openAsBlob` is no good for this: of more than 2 GiB
  * its parts are wrong (https://github.com/nodejs/node/issues/52585).
  */
-function fileSource(path: string, size: number): ByteSource {
+function fileSource(path: string, { size, mtimeMs }: FileStat): ByteSource {
+  const changed = () => new EngineError('read', `the file ${path} was changed while it was read`);
+  const readFrom = async (file: FileHandle, offset: number, length: number) => {
+    // As a Blob does.
+    const now = await file.stat();
+    if (now.size !== size || now.mtimeMs !== mtimeMs) throw changed();
+    const bytes = new Uint8Array(length);
+    let done = 0;
+    while (done < length) {
+      const { bytesRead } = await file.read(bytes, done, length - done, offset + done);
+      if (bytesRead === 0) throw changed();
+      done += bytesRead;
+    }
+    return bytes;
+  };
   return {
     size,
     async read(offset, length) {
-      const file = await modules('node:fs').promises.open(path);
       try {
-        const bytes = new Uint8Array(length);
-        let done = 0;
-        while (done < length) {
-          const { bytesRead } = await file.read(bytes, done, length - done, offset + done);
-          if (bytesRead === 0)
-            throw new EngineError('read', `the file ${path} ended after ${offset + done} of ${size} bytes: it was changed`);
-          done += bytesRead;
+        const file = await modules('node:fs').promises.open(path);
+        try {
+          return await readFrom(file, offset, length);
+        } finally {
+          await file.close();
         }
-        return bytes;
       } catch (thrown) {
         if (thrown instanceof EngineError) throw thrown;
         throw new EngineError('read', `the file ${path} can't be read: ${textOf(thrown)}`, { cause: thrown });
-      } finally {
-        await file.close();
       }
     },
   };

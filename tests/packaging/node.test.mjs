@@ -12,6 +12,7 @@ import {
   statSync,
   symlinkSync,
   truncateSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
 import { open } from 'node:fs/promises';
@@ -174,6 +175,17 @@ test('a file of more than 4 GiB, and one that is cut while it is open', async ()
     assert.match(message, /cut\.gguf/);
     return true;
   });
+  // Of the same length, and gone.
+  for (const change of [() => utimesSync(cut, 1, 1), () => rmSync(cut)]) {
+    copyFileSync(join(root, 'models/demo/rillm-demo-q8_0.gguf'), cut);
+    let isDone = false;
+    const onProgress = ({ loaded }) => {
+      if (loaded <= 100_000 || isDone) return;
+      isDone = true;
+      change();
+    };
+    await assert.rejects(rillm.Engine.load(cut, { onProgress }), { code: 'read', message: /cut\.gguf/ });
+  }
   rmSync(folder, { recursive: true });
 });
 
