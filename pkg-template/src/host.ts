@@ -35,7 +35,7 @@ import type { TrainingPlan } from './generated/training.js';
 import { withinTime } from './time_limit.js';
 import { planOf, trainedBy, trainedData } from './train/host.js';
 import type { EngineStats, Inspection, KernelUse, ModelInfo, Smoothness, TokenizeOptions } from './types.js';
-import { bytesOfTeam, type StartedTeam, startTeam, type TeamThreads } from './team/cpu_team.js';
+import { bytesOfTeam, type StartedTeam, startTeam } from './team/cpu_team.js';
 import { keepTunings, keptTunings } from './tunings.js';
 import { loadWasm, type Wasm, type WasmEngine, type WasmLoadOptions, type WasmTensor } from './wasm.js';
 import type { EngineWasm } from './wasm_source.js';
@@ -86,11 +86,7 @@ export class EngineHost implements Host {
   ): Promise<ModelInfo> {
     const policy = retryPolicy(filesData, services);
     if (options.device === 'cpu') {
-      const others: TeamThreads = {
-        start: (helpers) => services.startHelpers(helpers),
-        share: (more) => services.shareWithHelpers(more),
-      };
-      this.#starting = startTeam(options.threads, wasmSource?.from, others, policy);
+      this.#starting = startTeam(options.threads, wasmSource?.from, services, policy);
       this.#stopHelpers = () => services.stopHelpers();
     }
     const needed = Promise.all([

@@ -50,6 +50,7 @@ export function sharedMemory(): { memory: WebAssembly.Memory; most: number } {
     try {
       const descriptor = { initial: FIRST_PAGES, maximum, shared: true };
       const memory = new WebAssembly.Memory(descriptor);
+      // Read back: whoever stands in for `WebAssembly.Memory` may give less.
       return { memory, most: descriptor.maximum * PAGE };
     } catch (thrown) {
       if (maximum === MOST_PAGES.at(-1)) throw thrown;

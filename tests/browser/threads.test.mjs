@@ -362,8 +362,8 @@ test('weights in several memories: the same answers, and all threads go where th
   }
 });
 
-test('in several memories a thread vanishes, and where there is no memory more, that is said', LIMIT, async () => {
-  const { wanted, vanished, failed, after } = await runWithMemories(async () => {
+test('in several memories a thread vanishes, another breaks, and where there is no memory more, that is said', LIMIT, async () => {
+  const { wanted, vanished, broken, events, failed, after } = await runWithMemories(async () => {
     const wanted = await withDemo({ threads: 1 }, (engine) => ask(engine, PROMPT));
     started.length = 0;
     const vanished = await withDemo({ threads: 3, worker: small }, async (engine) => {
@@ -372,11 +372,29 @@ test('in several memories a thread vanishes, and where there is no memory more, 
       started.at(-1).terminate();
       return [await asked, await ask(engine, PROMPT)];
     });
+    // The second worker is the thread that helps: it breaks in the memory in which it sleeps.
+    let made = 0;
+    const breaking = () => new Worker(++made === 2 ? '/made/breaks_1500.js' : '/made/small.js', { type: 'module' });
+    const events = [];
+    const broken = await withDemo({ threads: 2, worker: breaking, onEvent: ({ type }) => events.push(type) }, async (engine) => {
+      const before = await ask(engine, PROMPT);
+      await new Promise((resolve) => setTimeout(resolve, 2700));
+      return [before, await ask(engine, PROMPT)];
+    });
     const one = () => new Worker('/made/one_small.js', { type: 'module' });
     const failed = await failure(withDemo({ threads: 2, worker: one }, () => {}));
-    return { wanted, vanished, failed, after: await withDemo({ threads: 2, worker: small }, (engine) => ask(engine, PROMPT)) };
+    return {
+      wanted,
+      vanished,
+      broken,
+      events,
+      failed,
+      after: await withDemo({ threads: 2, worker: small }, (engine) => ask(engine, PROMPT)),
+    };
   });
   assert.deepEqual(vanished, [wanted, wanted]);
+  assert.deepEqual(broken, [wanted, wanted]);
+  assert.ok(events.includes('lost') && events.includes('recovered'), events.join());
   assert.equal(failed.code, 'out_of_memory', failed.message);
   assert.equal(after, wanted);
 });

@@ -231,6 +231,54 @@ test('a text that no request may have is refused by name before it is copied', (
   parts.checkLength('the text of tokenize', 'a'.repeat(60_000_000));
 });
 
+test('of a team that broke nothing is called any more, not even its allocator, whose lock may be held', () => {
+  const memory = new WebAssembly.Memory({ initial: 64, maximum: 64, shared: true });
+  const calls = [];
+  let status = 0;
+  const called = (name, result) => () => {
+    calls.push(name);
+    if (result() === undefined) throw new WebAssembly.RuntimeError('unreachable');
+    return result();
+  };
+  const names = ['pack_rows', 'restore_row', 'multiply', 'feed_forward', 'attend'];
+  stub(
+    WebAssembly,
+    'Instance',
+    class {
+      constructor() {
+        this.exports = { allocate: called('allocate', () => 1 << 20), release: called('release', () => 0) };
+        for (const name of names) this.exports[name] = called(name, () => status);
+      }
+    },
+  );
+  const [few, many] = [new Float32Array(8), new Float32Array(1 << 16)];
+  const works = (team, floats) => [
+    () => team.multiply(16, 8, true, 8, 8, 0, 8, floats, floats),
+    () => team.feedForward(0, new Uint32Array(12), floats, few, floats),
+    () => team.attend(new Uint32Array(4), floats, new Uint8Array(0), new Uint8Array(0), few, 0, 0, floats, few),
+    () => team.pack(16, 8, 8, 8, 0, 8, new Uint8Array(floats.buffer)),
+    () => team.row(16, 8, true, 8, 8, 0, floats),
+  ];
+  // A thread that gave no answer, and a trap.
+  for (const how of [2, undefined]) {
+    const team = new parts.CpuTeam(undefined, memory, 1 << 22);
+    const told = [];
+    team.onBroken((message) => told.push(message));
+    status = 0;
+    for (const work of works(team, few)) assert.equal(work(), null);
+    status = how;
+    const problem = works(team, few)[0]();
+    assert.match(problem, /broke/);
+    calls.length = 0;
+    status = 0;
+    for (const work of works(team, many)) assert.equal(work(), problem);
+    assert.equal(team.allocate(16), 0);
+    team.release(16, 16);
+    assert.deepEqual(calls, []);
+    assert.deepEqual(told, [problem]);
+  }
+});
+
 test('a thread goes where help is wanted, and waits for a memory that is still to come', () => {
   const memory = () => new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
   // What `help` returns, in this order: the number of a memory and one, or 0 for the end.

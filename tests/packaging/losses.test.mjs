@@ -147,7 +147,15 @@ async function answer(engine, request, act) {
   }
 }
 
-const SERVICES = { onProgress() {}, onEvent() {}, onMemoryPressure() {}, startDigester() {}, startHelpers: () => 0, stopHelpers() {} };
+const SERVICES = {
+  onProgress() {},
+  onEvent() {},
+  onMemoryPressure() {},
+  startDigester() {},
+  startHelpers: () => 0,
+  shareWithHelpers() {},
+  stopHelpers() {},
+};
 const adapter = (engine, source, name, scale) => engine.loadAdapter({ name: source }, { name, scale, files: {} }, SERVICES);
 
 test('an answer keeps its adapters, whatever happens to them before it is begun again', async () => {

@@ -5,10 +5,11 @@ import type { RetryPolicy } from '../files/attempts.js';
 import type { Warning } from '../generated/loading.js';
 import { memoryOfMachine } from '../machine.js';
 import { coresOfServer, isServer } from '../node.js';
+import type { LoadServices } from '../protocol.js';
 import { textOf } from '../errors.js';
 import { compileTeam, hasRelaxedVectors, sharedMemory } from '../team_wasm.js';
 import type { SentWasm } from '../wasm_source.js';
-import type { HelperData, SharedMemory } from './helper.js';
+import type { HelperData } from './helper.js';
 import { mostKept, TeamMemory } from './team_memory.js';
 
 /** More gain little on any CPU, and take what else the machine does. */
@@ -16,18 +17,13 @@ const DEFAULT_MOST = 8;
 const STACK_BYTES = 256 << 10;
 /** How long a load waits for threads. Those that come later help all the same. */
 const START_MS = 2000;
-/** An address is that in its memory and so many for each memory before. */
+/** An address holds the number of its memory too: it is that number times this, plus the address in that memory. */
 const MEMORY_STEP = 2 ** 32;
 /** Memories of a team at most, for 60 GiB of weights. */
 const MOST_MEMORIES = 16;
 
-/** The threads beside the engine's. */
-export interface TeamThreads {
-  /** Starts some; how many could be. */
-  start(helpers: HelperData[]): number | Promise<number>;
-  /** Gives each of them a memory more. */
-  share(more: SharedMemory): void;
-}
+/** Who starts threads, and gives each of them a memory more. */
+export type TeamThreads = Pick<LoadServices, 'startHelpers' | 'shareWithHelpers'>;
 
 export interface StartedTeam {
   /** Undefined where the engine's own wasm does as well. */
@@ -114,7 +110,7 @@ export class CpuTeam {
     const stacks = stacksIn(first, helpers);
     const data = stacks.map((stack): HelperData => ({ module: this.#module, memory: first.memory, stack }));
     this.#others = others;
-    this.#helpers = await others.start(data);
+    this.#helpers = await others.startHelpers(data);
     const began = performance.now();
     while (first.exports.joined() < this.#helpers && performance.now() - began < START_MS) {
       await new Promise((resolve) => setTimeout(resolve, 5));
@@ -172,10 +168,11 @@ export class CpuTeam {
   }
 
   pack(at: number, type: number, rows: number, columns: number, first: number, count: number, file: Uint8Array): Problem {
-    const memory = this.#at(at);
-    const [from] = memory.place([file]) ?? [];
-    if (from === undefined) return NO_ROOM;
-    return this.#call(() => memory.exports.pack_rows(at >>> 0, type, rows, columns, first, count, from));
+    return this.#call(at, (memory) => {
+      const [from] = memory.place([file]) ?? [];
+      if (from === undefined) return HAD_NO_ROOM;
+      return memory.exports.pack_rows(at >>> 0, type, rows, columns, first, count, from);
+    });
   }
 
   multiply(
@@ -189,15 +186,16 @@ export class CpuTeam {
     x: Float32Array,
     out: Float32Array,
   ): Problem {
-    const memory = this.#at(at);
-    const [from, to] = [memory.area('in', x.byteLength), memory.area('out', out.byteLength)];
-    if (from === 0 || to === 0) return NO_ROOM;
-    const tokens = columns === 0 ? 0 : x.length / columns;
-    memory.writeFloats(from, x);
-    const { exports } = memory;
-    const problem = this.#work(at, () => exports.multiply(at >>> 0, type, isPacked ? 1 : 0, rows, columns, first, end, tokens, from, to));
-    if (problem === null) memory.readFloats(to, out);
-    return problem;
+    return this.#call(at, (memory) => {
+      const [from, to] = [memory.area('in', x.byteLength), memory.area('out', out.byteLength)];
+      if (from === 0 || to === 0) return HAD_NO_ROOM;
+      const tokens = columns === 0 ? 0 : x.length / columns;
+      memory.writeFloats(from, x);
+      this.#gather(at);
+      const status = memory.exports.multiply(at >>> 0, type, isPacked ? 1 : 0, rows, columns, first, end, tokens, from, to);
+      if (status === DONE) memory.readFloats(to, out);
+      return status;
+    });
   }
 
   /**
@@ -216,43 +214,47 @@ export class CpuTeam {
     totals: Float32Array,
   ): Problem {
     const at = keysAt || valuesAt || this.#current * MEMORY_STEP;
-    const memory = this.#at(at);
-    const inputs = memory.place([words, q, keys, values, numbers]);
-    const outputs = memory.placesFor('out', [sums, totals]);
-    if (inputs === undefined || outputs === undefined) return NO_ROOM;
-    const [ofWords, ofQ, ofKeys, ofValues, ofNumbers] = inputs as [number, number, number, number, number];
-    const [ofSums, ofTotals] = outputs as [number, number];
-    const problem = this.#work(at, () =>
-      memory.exports.attend(ofWords, ofQ, keysAt >>> 0 || ofKeys, valuesAt >>> 0 || ofValues, ofNumbers, ofSums, ofTotals),
-    );
-    if (problem === null) {
-      memory.readFloats(ofSums, sums);
-      memory.readFloats(ofTotals, totals);
-    }
-    memory.shrink();
-    return problem;
+    return this.#call(at, (memory) => {
+      const inputs = memory.place([words, q, keys, values, numbers]);
+      const outputs = memory.placesFor('out', [sums, totals]);
+      if (inputs === undefined || outputs === undefined) return HAD_NO_ROOM;
+      const [ofWords, ofQ, ofKeys, ofValues, ofNumbers] = inputs as [number, number, number, number, number];
+      const [ofSums, ofTotals] = outputs as [number, number];
+      this.#gather(at);
+      const [keysThere, valuesThere] = [keysAt >>> 0 || ofKeys, valuesAt >>> 0 || ofValues];
+      const status = memory.exports.attend(ofWords, ofQ, keysThere, valuesThere, ofNumbers, ofSums, ofTotals);
+      if (status === DONE) {
+        memory.readFloats(ofSums, sums);
+        memory.readFloats(ofTotals, totals);
+      }
+      if (status !== BROKE) memory.shrink();
+      return status;
+    });
   }
 
   /** A feed-forward of what the words say (`TeamFeedForward` in `cpu_device`), with weights that are in the memory of this number. */
   feedForward(number: number, words: Uint32Array, x: Float32Array, bias: Float32Array, out: Float32Array): Problem {
     const at = number * MEMORY_STEP;
-    const memory = this.#at(at);
-    const inputs = memory.place([words, x, bias]);
-    const to = memory.area('out', out.byteLength);
-    if (inputs === undefined || to === 0) return NO_ROOM;
-    const [ofWords, ofX, ofBias] = inputs as [number, number, number];
-    const problem = this.#work(at, () => memory.exports.feed_forward(ofWords, ofX, bias.length === 0 ? 0 : ofBias, to));
-    if (problem === null) memory.readFloats(to, out);
-    return problem;
+    return this.#call(at, (memory) => {
+      const inputs = memory.place([words, x, bias]);
+      const to = memory.area('out', out.byteLength);
+      if (inputs === undefined || to === 0) return HAD_NO_ROOM;
+      const [ofWords, ofX, ofBias] = inputs as [number, number, number];
+      this.#gather(at);
+      const status = memory.exports.feed_forward(ofWords, ofX, bias.length === 0 ? 0 : ofBias, to);
+      if (status === DONE) memory.readFloats(to, out);
+      return status;
+    });
   }
 
   row(at: number, type: number, isPacked: boolean, rows: number, columns: number, row: number, out: Float32Array): Problem {
-    const memory = this.#at(at);
-    const to = memory.area('out', out.byteLength);
-    if (to === 0) return NO_ROOM;
-    const problem = this.#call(() => memory.exports.restore_row(at >>> 0, type, isPacked ? 1 : 0, rows, columns, row, to));
-    if (problem === null) memory.readFloats(to, out);
-    return problem;
+    return this.#call(at, (memory) => {
+      const to = memory.area('out', out.byteLength);
+      if (to === 0) return HAD_NO_ROOM;
+      const status = memory.exports.restore_row(at >>> 0, type, isPacked ? 1 : 0, rows, columns, row, to);
+      if (status === DONE) memory.readFloats(to, out);
+      return status;
+    });
   }
 
   /** Lets the helpers end. Called once, when nothing is multiplied any more. */
@@ -281,7 +283,7 @@ export class CpuTeam {
       const at = stacks.length < this.#helpers ? 0 : taken.keep(bytes);
       if (at === 0) return 0;
       const number = this.#memories.push(taken) - 1;
-      if (this.#helpers > 0) this.#others?.share({ memory, stacks });
+      if (this.#helpers > 0) this.#others?.shareWithHelpers({ memory, stacks });
       return number * MEMORY_STEP + at;
     } catch {
       // There is none to be had.
@@ -289,31 +291,28 @@ export class CpuTeam {
     }
   }
 
-  /** What threads do together, in the memory of an address. */
-  #work(at: number, work: () => number): Problem {
-    return this.#call(() => {
-      const number = Math.floor(at / MEMORY_STEP);
-      if (number !== this.#current) {
-        this.#at(at).exports.call_here(this.#first().exports.joined());
-        this.#memories[this.#current]?.exports.send_to(number);
-        this.#current = number;
-      }
-      return work();
-    });
+  /** Calls all threads to the memory of an address. */
+  #gather(at: number): void {
+    const number = Math.floor(at / MEMORY_STEP);
+    if (number === this.#current) return;
+    this.#at(at).exports.call_here(this.#first().exports.joined());
+    this.#memories[this.#current]?.exports.send_to(number);
+    this.#current = number;
   }
 
-  #call(work: () => number): Problem {
+  /** Works in the memory of an address, unless a thread broke. `work` returns what the module's calls return. */
+  #call(at: number, work: (memory: TeamMemory) => number): Problem {
     if (this.#broken !== undefined) return this.#broken;
     let status: number;
     try {
-      status = work();
+      status = work(this.#at(at));
     } catch (thrown) {
       // A trap leaves locks as they are. Who waits for one, waits for good, so nothing of it is called again.
       return this.#break(`the thread of the engine broke: ${textOf(thrown)}`);
     }
     if (status === BROKE) return this.#break(NO_ANSWER);
     if (status === HAD_NO_ROOM) return NO_ROOM;
-    return status === 0 ? null : 'what was asked does not fit together';
+    return status === DONE ? null : 'what was asked does not fit together';
   }
 
   #break(problem: string): string {
@@ -323,7 +322,7 @@ export class CpuTeam {
   }
 }
 
-/** Stacks for so many threads: the end of each, as far as there is room. */
+/** Allocates a stack for each of `count` threads. Returns where they end; fewer if there is no room. */
 function stacksIn(memory: TeamMemory, count: number): number[] {
   const stacks = Array.from({ length: count }, () => memory.keep(STACK_BYTES, true)).filter((at) => at !== 0);
   return stacks.map((at) => at + STACK_BYTES);
@@ -333,4 +332,4 @@ function stacksIn(memory: TeamMemory, count: number): number[] {
 const NO_ROOM = 'there is no room for activations';
 const NO_ANSWER = 'a thread broke, or gave no answer for 15 seconds';
 /** What calls return then (`status` of `cpu_team/src/wasm.rs`). */
-const [BROKE, HAD_NO_ROOM] = [2, 3];
+const [DONE, BROKE, HAD_NO_ROOM] = [0, 2, 3];

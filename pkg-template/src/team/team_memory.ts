@@ -49,15 +49,10 @@ export class TeamMemory {
     this.#floats = new Float32Array(memory.buffer);
   }
 
-  /** The address of zeros; 0 if there is no room. */
-  allocate(bytes: number): number {
-    return this.exports.allocate(bytes) >>> 0;
-  }
-
-  /** The same for what stays. `isTight` takes the rest as well. */
+  /** Allocates zeros for what stays. Returns their address; 0 if there is no room. `isTight` takes what is left free as well. */
   keep(bytes: number, isTight = false): number {
     if (!isTight && this.#kept + bytes > mostKept(this.#most)) return 0;
-    const at = this.allocate(bytes);
+    const at = this.#allocate(bytes);
     if (at !== 0) this.#kept += bytes;
     return at;
   }
@@ -102,13 +97,13 @@ export class TeamMemory {
     return first === 0 ? undefined : arrays.map((_, number) => first + spaceFor(arrays.slice(0, number)));
   }
 
-  /** The address of so many bytes for what goes in or comes out, until the next call; 0 if there is no room. */
+  /** Room for what goes in or comes out of one call. Returns its address; 0 if there is none. */
   area(name: 'in' | 'out', bytes: number): number {
     const area = this.#scratch[name];
     if (bytes > area.bytes || area.at === 0) {
       this.#empty(name);
       const size = Math.max(LEAST_SCRATCH, bytes);
-      const at = this.allocate(size);
+      const at = this.#allocate(size);
       this.#scratch[name] = at === 0 ? { at: 0, bytes: 0 } : { at, bytes: size };
     }
     return this.#scratch[name].at;
@@ -119,6 +114,10 @@ export class TeamMemory {
     if (this.#scratch.in.bytes > MOST_SCRATCH) this.#empty('in');
   }
 
+  #allocate(bytes: number): number {
+    return this.exports.allocate(bytes) >>> 0;
+  }
+
   #empty(name: 'in' | 'out'): void {
     const { at, bytes } = this.#scratch[name];
     this.#scratch[name] = { at: 0, bytes: 0 };
@@ -126,7 +125,7 @@ export class TeamMemory {
   }
 }
 
-/** Of so many bytes that a memory may have, those that are for what stays. */
+/** How much may stay in a memory that has `most` bytes. */
 export function mostKept(most: number): number {
   return most * (1 - LEFT_FREE);
 }
