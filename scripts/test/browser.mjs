@@ -27,13 +27,13 @@ const CLOSING_MS = 30_000;
 const ON_SWIFTSHADER = ['gpu', 'gpu_crash', 'model', 'arguments', 'tensor'].map((name) => `browser/${name}.test.mjs`);
 
 /** Files in which the demo model says much: it pays to optimise its kernels. The others compile more than they run. */
-const OPTIMISED = ['demo_model', 'guide', 'page'].map((name) => `browser/${name}.test.mjs`);
+const OPTIMISED = ['demo_model', 'page'].map((name) => `browser/${name}.test.mjs`);
 const SOONER = { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' };
 
 /** Files whose subject is neither a GPU nor a kernel run their models on the CPU; with `RILLM_DEVICE=gpu` on a driver as well. */
 const ON_CPU = [
-  ...['adapters', 'clients', 'embeddings', 'example_chats', 'folders', 'hostile', 'models', 'page_chat', 'page_models', 'requests'],
-  ...['responses', 'retries', 'serve', 'shared', 'sources', 'structured', 'tool_calls', 'worker_lost'],
+  ...['adapters', 'bad_input', 'clients', 'embeddings', 'example_chats', 'folders', 'hostile', 'logits', 'models', 'page_chat'],
+  ...['page_models', 'requests', 'responses', 'retries', 'serve', 'shared', 'sources', 'structured', 'tool_calls', 'worker_lost'],
 ].map((name) => `browser/${name}.test.mjs`);
 
 /** How to start the browser for a file, as options of playwright-core; undefined for SwiftShader. */

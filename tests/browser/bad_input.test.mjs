@@ -242,13 +242,14 @@ describe('models that cannot be loaded', () => {
     assert.equal(failed.code, 'worker_unavailable', failed.message);
   });
 
+  // The copies of the package whose wasm is missing or traps are about the engine's for GPUs.
   for (const worker of [true, false]) {
     test(`a wasm file that is not there: wasm_unavailable (${worker ? 'in the worker' : 'on the page'})`, LIMIT, async () => {
       const { failed, layers } = await stage.runWith(
         { package: '/no-wasm/dist/index.js', allowed: REQUEST_FAILED },
         async (inWorker) => {
-          const failed = await failure(rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker }));
-          const options = { worker: inWorker, wasmUrl: '/rillm/dist/wasm/rillm_bg.wasm' };
+          const failed = await failure(rillm.Engine.load('/golden/tied-f32.gguf', { device: 'gpu', worker: inWorker }));
+          const options = { device: 'gpu', worker: inWorker, wasmUrl: '/rillm/dist/wasm/rillm_bg.wasm' };
           return { failed, layers: await withEngine('/golden/tied-f32.gguf', options, (engine) => engine.info.layers) };
         },
         worker,
@@ -261,7 +262,7 @@ describe('models that cannot be loaded', () => {
       const { codes, ends, answers, again } = await stage.runWith(
         { package: '/trap/dist/index.js', allowed: [/unreachable in rillm/] },
         async (inWorker) => {
-          const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { worker: inWorker, maxRecoveries: 0 });
+          const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { device: 'gpu', worker: inWorker, maxRecoveries: 0 });
           const ask = (stream) => {
             const body = JSON.stringify({ prompt: 'The small boat', max_tokens: 24, ignore_eos: true, stream });
             return engine.fetch('/v1/completions', { method: 'POST', body });
@@ -287,7 +288,7 @@ describe('models that cannot be loaded', () => {
           );
           await engine.dispose();
           // The worker's wasm goes with the worker; the page has a new instance.
-          const again = await failure(() => withEngine('/golden/tied-f32.gguf', { worker: inWorker }, () => {}));
+          const again = await failure(() => withEngine('/golden/tied-f32.gguf', { device: 'gpu', worker: inWorker }, () => {}));
           return { codes, ends, answers, again: again.code };
         },
         worker,
@@ -303,7 +304,7 @@ describe('models that cannot be loaded', () => {
   test('a trap ends the devices of rillm/gpu or the engine of the page, not both', LIMIT, async () => {
     const trapped = async (ofGpu) => {
       const { Device } = await import('/trap/dist/gpu/index.js');
-      const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { worker: false, maxRecoveries: 0 });
+      const engine = await rillm.Engine.load('/golden/tied-f32.gguf', { device: 'gpu', worker: false, maxRecoveries: 0 });
       const device = await Device.request();
       const { message } = await failure(ofGpu ? device.sync() : engine.forward([1]));
       const ends = [await failure(() => device.ones([2]).readback()), await failure(engine.tokenize('later'))];
@@ -313,7 +314,11 @@ describe('models that cannot be loaded', () => {
       const other = await Device.request();
       const [one] = await other.ones([1]).readback();
       other.destroy();
-      const layers = await withEngine('/golden/tied-f32.gguf', { worker: false }, async (engine) => (await engine.tokenize('a')).length);
+      const layers = await withEngine(
+        '/golden/tied-f32.gguf',
+        { device: 'gpu', worker: false },
+        async (engine) => (await engine.tokenize('a')).length,
+      );
       return { message, codes: ends.map(({ code }) => code), again: [one, layers > 0] };
     };
     const options = { package: '/trap/dist/index.js', allowed: [/unreachable in/] };

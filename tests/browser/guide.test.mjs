@@ -83,6 +83,8 @@ test('blocks of README and guide run', LIMIT, async (t) => {
   await page.evaluate(
     async ([demo, openai, around]) => {
       Object.assign(globalThis, around, { url: new URL(around.url, location.href).href });
+      // What a block says is not about kernels: engines on the CPU compile none.
+      globalThis.takesCpu = true;
       globalThis.loadEngine = () => rillm.Engine.load(demo, { maxSequences: 2, contextLength: 512 });
       globalThis.engine = await loadEngine();
       globalThis.answer = document.createElement('p');
@@ -92,7 +94,6 @@ test('blocks of README and guide run', LIMIT, async (t) => {
   );
   for (const { page: name, line, code, extension, run } of blocks) {
     await t.test(`${name}:${line}`, async () => {
-      // Engines that load on the CPU compile no kernels.
       await page.evaluate((takes) => (globalThis.takesCpu = takes), run !== 'embed-tensor');
       const script = (await transform(code, { loader: extension, format: 'esm' })).code;
       const { printed, error } = await page.evaluate(runBlock, script);
