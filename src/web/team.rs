@@ -7,7 +7,7 @@ use std::sync::Arc;
 use wasm_bindgen::prelude::*;
 
 use super::thrown::js_message;
-use crate::gpu::{Problem, Team, TeamAddress, TeamAttention, TeamFeedForward, TeamMatrix, memory_of};
+use crate::gpu::{Problem, Team, TeamAddress, TeamAttention, TeamFeedForward, TeamMatrix};
 
 #[wasm_bindgen]
 extern "C" {
@@ -61,7 +61,7 @@ extern "C" {
     #[wasm_bindgen(method, catch, js_name = feedForward)]
     fn feed_forward(
         this: &JsTeam,
-        memory: u32,
+        at: f64,
         words: &[u32],
         x: &[f32],
         bias: &[f32],
@@ -147,7 +147,7 @@ impl Team for JsTeam {
         let Some(words) = feed_forward.words() else {
             return Err(Problem::Invalid("a number of a feed-forward has more than 32 bits".to_owned()));
         };
-        done(self.feed_forward(memory_of(up.at), &words, x, bias, out))
+        done(self.feed_forward(up.at as f64, &words, x, bias, out))
     }
 
     fn row(&self, matrix: TeamMatrix, row: usize, out: &mut [f32]) -> Result<(), Problem> {

@@ -254,7 +254,7 @@ test('of a team that broke nothing is called any more, not even its allocator, w
   const [few, many] = [new Float32Array(8), new Float32Array(1 << 16)];
   const works = (team, floats) => [
     () => team.multiply(16, 8, true, 8, 8, 0, 8, floats, floats),
-    () => team.feedForward(0, new Uint32Array(12), floats, few, floats),
+    () => team.feedForward(16, new Uint32Array(12), floats, few, floats),
     () => team.attend(new Uint32Array(4), floats, new Uint8Array(0), new Uint8Array(0), few, 0, 0, floats, few),
     () => team.pack(16, 8, 8, 8, 0, 8, new Uint8Array(floats.buffer)),
     () => team.row(16, 8, true, 8, 8, 0, floats),
@@ -277,6 +277,22 @@ test('of a team that broke nothing is called any more, not even its allocator, w
     assert.deepEqual(calls, []);
     assert.deepEqual(told, [problem]);
   }
+});
+
+test('what is too large for one piece of memory takes no other memory', () => {
+  stub(
+    WebAssembly,
+    'Instance',
+    class {
+      exports = { allocate: () => 1 << 20 };
+    },
+  );
+  const memory = new WebAssembly.Memory({ initial: 64, maximum: 64, shared: true });
+  const team = new parts.CpuTeam(undefined, memory, 1 << 22);
+  const bytes = team.memoryBytes();
+  assert.deepEqual([team.allocate(2 ** 31), team.allocate(2 ** 31 - 15), team.memoryBytes()], [0, 0, bytes]);
+  assert.ok(team.allocate(2 ** 31 - 16) > 2 ** 32);
+  assert.ok(team.memoryBytes() > bytes);
 });
 
 test('a thread goes where help is wanted, and waits for a memory that is still to come', () => {

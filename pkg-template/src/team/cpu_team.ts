@@ -21,6 +21,8 @@ const START_MS = 2000;
 const MEMORY_STEP = 2 ** 32;
 /** Memories of a team at most, for 60 GiB of weights. */
 const MOST_MEMORIES = 16;
+/** What Rust allocates in one piece at most, which no other memory changes. */
+const MOST_AT_ONCE = 2 ** 31 - 16;
 
 /** Who starts threads, and gives each of them a memory more. */
 export type TeamThreads = Pick<LoadServices, 'startHelpers' | 'shareWithHelpers'>;
@@ -141,7 +143,7 @@ export class CpuTeam {
    * room in none.
    */
   allocate(bytes: number): number {
-    if (this.#broken !== undefined) return 0;
+    if (this.#broken !== undefined || bytes > MOST_AT_ONCE) return 0;
     return this.#keep(bytes, false) || this.#grow(bytes) || this.#keep(bytes, true);
   }
 
@@ -232,9 +234,8 @@ export class CpuTeam {
     });
   }
 
-  /** A feed-forward of what the words say (`TeamFeedForward` in `cpu_device`), with weights that are in the memory of this number. */
-  feedForward(number: number, words: Uint32Array, x: Float32Array, bias: Float32Array, out: Float32Array): Problem {
-    const at = number * MEMORY_STEP;
+  /** A feed-forward of what the words say (`TeamFeedForward` in `cpu_device`), with weights that are in the memory of this address. */
+  feedForward(at: number, words: Uint32Array, x: Float32Array, bias: Float32Array, out: Float32Array): Problem {
     return this.#call(at, (memory) => {
       const inputs = memory.place([words, x, bias]);
       const to = memory.area('out', out.byteLength);
