@@ -166,8 +166,8 @@ function pathOf(address: string): string {
 export function folderStore(): ModelStore {
   const { promises } = modules('node:fs');
   const { join } = modules('node:path');
-  const cache = own?.env['XDG_CACHE_HOME'] || join(modules('node:os').homedir(), '.cache');
-  const folder = own?.env['RILLM_CACHE'] || join(cache, 'rillm');
+  const cache = own?.env.XDG_CACHE_HOME || join(modules('node:os').homedir(), '.cache');
+  const folder = own?.env.RILLM_CACHE || join(cache, 'rillm');
   const placeOf = (key: string) => join(folder, encodeURIComponent(key).replaceAll('*', '%2A'));
   let writes = 0;
   return {
