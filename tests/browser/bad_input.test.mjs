@@ -242,7 +242,7 @@ describe('models that cannot be loaded', () => {
     assert.equal(failed.code, 'worker_unavailable', failed.message);
   });
 
-  // The copies of the package whose wasm is missing or traps are about the engine's for GPUs.
+  // In these copies of the package the wasm for GPUs is missing or traps.
   for (const worker of [true, false]) {
     test(`a wasm file that is not there: wasm_unavailable (${worker ? 'in the worker' : 'on the page'})`, LIMIT, async () => {
       const { failed, layers } = await stage.runWith(

@@ -105,9 +105,12 @@ test('without WebGPU models are for the CPU, as a load chooses; a GPU that is as
         [sources[2], 'cpu', false],
       ],
     );
-    const [large, small, missing] = all;
-    assert.ok(large.tokens_per_s > 10 && large.tokens_per_s < small.tokens_per_s && small.tokens_per_s < 1e6, JSON.stringify(all));
-    assert.equal(missing.problem.code, 'http');
+    assert.equal(all[2].problem.code, 'http');
+  }
+  // The last of them by the clock of this machine.
+  for (const [large, small] of [found.exact, found.fast, found.slow.toReversed()]) {
+    const all = JSON.stringify([large, small]);
+    assert.ok(large.tokens_per_s > 10 && large.tokens_per_s < small.tokens_per_s && small.tokens_per_s < 1e6, all);
   }
   const large =
     /^it runs on the CPU, since there is no WebGPU here, and needs \d+ MB; about \d+ tokens a second: each token takes products with 14 million weights/;

@@ -316,6 +316,6 @@ inPage('timings tell how long a request waited', async () => {
     engine.responses.create(STORY),
     engine.chat.completions.create({ messages: [{ role: 'user', content: 'a' }], max_tokens: 1 }),
   ]);
-  assert.ok(first.timings.queue_ms < first.timings.decode_ms, JSON.stringify(first.timings));
+  assert.ok(first.timings.queue_ms < 20, String(first.timings.queue_ms));
   assert.ok(second.timings.queue_ms >= first.timings.decode_ms, `${second.timings.queue_ms} ${first.timings.decode_ms}`);
 });
