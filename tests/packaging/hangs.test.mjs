@@ -280,17 +280,21 @@ test('of a team that broke nothing is called any more, not even its allocator, w
 });
 
 test('what is too large for one piece of memory takes no other memory', () => {
+  let instances = 0;
   stub(
     WebAssembly,
     'Instance',
     class {
-      exports = { allocate: () => 1 << 20 };
+      number = ++instances;
+      // As the module's: a piece is 2 GiB at most.
+      exports = { allocate: (bytes) => (bytes > 2 ** 31 - 16 ? 0 : 1 << 20) };
     },
   );
   const memory = new WebAssembly.Memory({ initial: 64, maximum: 64, shared: true });
   const team = new parts.CpuTeam(undefined, memory, 1 << 22);
   const bytes = team.memoryBytes();
   assert.deepEqual([team.allocate(2 ** 31), team.allocate(2 ** 31 - 15), team.memoryBytes()], [0, 0, bytes]);
+  assert.equal(instances, 1);
   assert.ok(team.allocate(2 ** 31 - 16) > 2 ** 32);
   assert.ok(team.memoryBytes() > bytes);
 });

@@ -21,7 +21,7 @@ const START_MS = 2000;
 const MEMORY_STEP = 2 ** 32;
 /** Memories of a team at most, for 60 GiB of weights. */
 const MOST_MEMORIES = 16;
-/** What Rust allocates in one piece at most, which no other memory changes. */
+/** What the module allocates in one piece at most, however empty a memory is: Rust's limit, in whole pieces of 16 bytes. */
 const MOST_AT_ONCE = 2 ** 31 - 16;
 
 /** Who starts threads, and gives each of them a memory more. */
@@ -143,7 +143,7 @@ export class CpuTeam {
    * room in none.
    */
   allocate(bytes: number): number {
-    if (this.#broken !== undefined || bytes > MOST_AT_ONCE) return 0;
+    if (this.#broken !== undefined) return 0;
     return this.#keep(bytes, false) || this.#grow(bytes) || this.#keep(bytes, true);
   }
 
@@ -276,7 +276,7 @@ export class CpuTeam {
 
   /** Takes a memory more and allocates there; 0 if that can't be. */
   #grow(bytes: number): number {
-    if (this.#memories.length === MOST_MEMORIES || bytes > mostKept(MEMORY_STEP)) return 0;
+    if (this.#memories.length === MOST_MEMORIES || bytes > MOST_AT_ONCE) return 0;
     try {
       const { memory, most } = sharedMemory();
       const taken = new TeamMemory(this.#module, memory, most);
