@@ -26,8 +26,8 @@ const CLOSING_MS = 30_000;
  */
 const ON_SWIFTSHADER = ['gpu', 'gpu_crash', 'model', 'arguments', 'tensor'].map((name) => `browser/${name}.test.mjs`);
 
-/** Files in which the demo model says much: it pays to optimise its kernels. The others compile more than they run. */
-const OPTIMISED = ['demo_model', 'page'].map((name) => `browser/${name}.test.mjs`);
+/** Files in which the demo model says or learns much: it pays to optimise its kernels. The others compile more than they run. */
+const OPTIMISED = ['demo_model', 'page', 'page_teach'].map((name) => `browser/${name}.test.mjs`);
 const SOONER = { GALLIVM_PERF: 'nopt', LP_NATIVE_VECTOR_WIDTH: '128' };
 
 /** Files whose subject is neither a GPU nor a kernel run their models on the CPU; with `RILLM_DEVICE=gpu` on a driver as well. */
