@@ -30,7 +30,9 @@ const SAMPLE = 8;
 function build(relaxed) {
   const features = `+simd128${relaxed ? ',+relaxed-simd' : ''}`;
   const args = ['build', '--release', '-p', 'rillm-cpu-kernels', '--example', 'bench', '--target', 'wasm32-unknown-unknown'];
-  const config = ['--config', `target.wasm32-unknown-unknown.rustflags=["-C","target-feature=${features}"]`];
+  // As the package's (`scripts/build/team_relaxed_rustc.sh`).
+  const without = relaxed ? ',"-C","llvm-args=-disable-lsr"' : '';
+  const config = ['--config', `target.wasm32-unknown-unknown.rustflags=["-C","target-feature=${features}"${without}]`];
   const cwd = fileURLToPath(new URL('..', import.meta.url));
   const { status } = spawnSync('cargo', [...args, ...config, '--config', 'profile.release.lto="off"'], { cwd, stdio: 'inherit' });
   if (status !== 0) process.exit(1);

@@ -66,12 +66,12 @@ macro_rules! with_function {
                 $call
             }
             Activation::Relu => {
-                let $f = |x: F32x4| x.max(F32x4::splat(0.0));
+                let $f = |x: F32x4| x.at_least(F32x4::splat(0.0));
                 $call
             }
             Activation::ReluSquared => {
                 let $f = |x: F32x4| {
-                    let x = x.max(F32x4::splat(0.0));
+                    let x = x.at_least(F32x4::splat(0.0));
                     x.mul(x)
                 };
                 $call

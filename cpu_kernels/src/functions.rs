@@ -53,7 +53,7 @@ pub(crate) fn gelu(x: F32x4) -> F32x4 {
     let p = p.mul(p);
     let p = p.mul(p);
     let p = p.mul(p);
-    x.max(F32x4::splat(0.0)).sub(z.mul(F32x4::splat(0.5)).div(p))
+    x.at_least(F32x4::splat(0.0)).sub(z.mul(F32x4::splat(0.5)).div(p))
 }
 
 /// The natural logarithm of a number above 2⁻¹²⁶, with a relative error below 2e-7 (the polynomial of `logf` of Cephes).

@@ -27,8 +27,8 @@ pub use attention::{Added, Attention, Cache, Part, Received, Seen, Sent, normali
 pub use format::{Format, GroupQuants, Groups, Mismatch, OtherFormat, Weights};
 pub use half_floats::to_f16;
 pub use int8::{
-    Bytes, Dots, GROUP, Halves, Inner, Int8, Packed, Pairs, Quantized, Rounded, Unknown, Unsigned, mat_mul_int8,
-    mat_mul_packed, pack, products_packed, round, round_activated,
+    Bytes, Dots, GROUP, Halves, Inner, Int8, Packed, Pairs, Places, Quantized, Rounded, Unknown, Unsigned,
+    mat_mul_int8, mat_mul_packed, pack, products_packed, round, round_activated,
 };
 pub use noise::{NoiseKey, best_of_shares, noise};
 pub use norms::{add, l2_norm, layer_norm, multiply, rms_norm, scale};

@@ -5,7 +5,8 @@ mod support;
 
 use half::f16;
 use rillm_cpu_kernels::{
-    Bytes, Dots, Format, Halves, Int8, Packed, Pairs, Quantized, Unknown, Unsigned, Weights, mat_mul_int8, pack,
+    Bytes, Dots, Format, Halves, Int8, Packed, Pairs, Places, Quantized, Unknown, Unsigned, Weights, mat_mul_int8,
+    pack, round,
 };
 use support::{Known, Rng, compare, formats, products};
 
@@ -232,6 +233,47 @@ fn shares_of_groups_give_what_all_rows_give() {
             assert!(weights.rows(range.clone()).is_err(), "{range:?}");
         }
     }
+}
+
+#[test]
+fn activations_are_rounded_in_any_parts() {
+    let mut rng = Rng(8);
+    let columns = 5 * 32;
+    let known = packed_formats().find(|known| known.name == "q8_0").unwrap();
+    let bytes = known.matrix(9, columns, &mut rng);
+    let packed = packed(&known, &bytes, 9, columns);
+    let weights = Packed::new(known.format, &packed, 9, columns).unwrap();
+    for tokens in [0, 1, 3, 4, 5, 8, 11] {
+        let x = rng.floats(tokens * columns);
+        let count = tokens * columns / 32;
+        let places: Vec<_> = Places::new(tokens, columns, 0).collect();
+        let mut sorted = places.clone();
+        sorted.sort_unstable();
+        let all: Vec<_> = (0..tokens).flat_map(|token| (0..columns).step_by(32).map(move |at| (token, at))).collect();
+        assert_eq!(sorted, all);
+        for place in 0..count + 2 {
+            assert!(
+                Places::new(tokens, columns, place).eq(places.iter().skip(place).copied()),
+                "{tokens} from {place}"
+            );
+        }
+        // After other activations.
+        let mut rounded = Quantized::new(&rng.floats(13 * 256), 13, 256).unwrap();
+        let room = rounded.make_room(tokens, columns).unwrap();
+        for (index, room) in room.chunks_mut(7).enumerate() {
+            round(&x, [tokens, columns], index * 7, room).unwrap();
+        }
+        let [mut got, mut expected] = [0; 2].map(|_| vec![f32::NAN; tokens * 9]);
+        mat_mul_int8(&weights, &rounded, &mut got).unwrap();
+        mat_mul_int8(&weights, &Quantized::new(&x, tokens, columns).unwrap(), &mut expected).unwrap();
+        assert_eq!(got, expected);
+        let room = rounded.make_room(tokens + 1, columns).unwrap();
+        assert!(round(&x, [tokens, columns], 0, &mut room[..count + 1]).is_err());
+        assert!(round(&x, [tokens, columns], usize::MAX, &mut room[..1]).is_err());
+        assert!(round(&x, [tokens + 1, columns], 0, room).is_err());
+    }
+    assert!(round(&[0.0; 66], [2, 33], 0, &mut []).is_err());
+    assert_eq!(Places::new(3, 0, 0).count() + Places::new(3, 31, 0).count() + Places::new(0, 32, 0).count(), 0);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The function of a feed-forward and the rounding of what it gives to int8, in parts of some pieces of 32.
 
-use rillm_cpu_kernels::{Activation, Inner, Mismatch, Quantized, Rounded, round_activated};
+use rillm_cpu_kernels::{Activation, Inner, Mismatch, Places, Quantized, Rounded, round_activated};
 
 use crate::job::{PIECE, WORDS, parts_for};
 
@@ -16,6 +16,7 @@ pub struct Activating {
     out: usize,
     pieces: usize,
     of_part: usize,
+    tokens: usize,
     columns: usize,
     is_gated: bool,
     activation: [u32; 2],
@@ -40,6 +41,7 @@ impl Activating {
             out: out.as_mut_ptr().expose_provenance(),
             pieces,
             of_part: pieces.div_ceil(parts).max(1),
+            tokens,
             columns,
             is_gated,
             activation: activation.words(),
@@ -51,15 +53,17 @@ impl Activating {
     }
 
     pub(crate) fn words(&self) -> [usize; WORDS] {
-        let Self { products, bias, out, pieces, of_part, columns, is_gated, activation: [kind, number] } = *self;
+        let Self { products, bias, out, pieces, of_part, tokens, columns, is_gated, activation: [kind, number] } =
+            *self;
         let mut words = [0; WORDS];
-        let (of_this, _) = words.split_at_mut(9);
+        let (of_this, _) = words.split_at_mut(10);
         of_this.copy_from_slice(&[
             products,
             bias,
             out,
             pieces,
             of_part,
+            tokens,
             columns,
             usize::from(is_gated),
             kind as usize,
@@ -69,9 +73,9 @@ impl Activating {
     }
 
     pub(crate) fn of(words: [usize; WORDS]) -> Self {
-        let [products, bias, out, pieces, of_part, columns, is_gated, kind, number, ..] = words;
+        let [products, bias, out, pieces, of_part, tokens, columns, is_gated, kind, number, ..] = words;
         let activation = [kind as u32, number as u32];
-        Self { products, bias, out, pieces, of_part, columns, is_gated: is_gated != 0, activation }
+        Self { products, bias, out, pieces, of_part, tokens, columns, is_gated: is_gated != 0, activation }
     }
 
     /// # Safety
@@ -83,10 +87,9 @@ impl Activating {
         let unknown = Mismatch { what: "a function of a feed-forward", expected: 0, found: kind as usize };
         let activation = Activation::of_words(self.activation).ok_or(unknown)?;
         let first = part as usize * self.of_part;
-        let of_token = (self.columns / PIECE).max(1);
         let width = if self.is_gated { 2 * self.columns } else { self.columns };
-        for piece in first..self.pieces.min(first + self.of_part) {
-            let (token, column) = (piece / of_token, piece % of_token * PIECE);
+        let pieces = first..self.pieces.min(first + self.of_part);
+        for (piece, (token, column)) in pieces.zip(Places::new(self.tokens, self.columns, first)) {
             let floats = |at: usize, count: usize| {
                 // SAFETY: as the caller promises.
                 unsafe { std::slice::from_raw_parts(at as *const f32, count) }

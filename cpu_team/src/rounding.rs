@@ -11,6 +11,8 @@ const WORK: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct Rounding {
     x: usize,
+    tokens: usize,
+    columns: usize,
     out: usize,
     pieces: usize,
     of_part: usize,
@@ -27,7 +29,8 @@ impl Rounding {
         let out = into.make_room(tokens, columns)?;
         let pieces = out.len();
         let parts = parts_for(pieces.saturating_mul(PIECE * WORK), threads);
-        Ok(Self { x, out: out.as_mut_ptr().expose_provenance(), pieces, of_part: pieces.div_ceil(parts).max(1) })
+        let (out, of_part) = (out.as_mut_ptr().expose_provenance(), pieces.div_ceil(parts).max(1));
+        Ok(Self { x, tokens, columns, out, pieces, of_part })
     }
 
     pub(crate) fn parts(&self) -> u32 {
@@ -36,12 +39,14 @@ impl Rounding {
 
     pub(crate) fn words(&self) -> [usize; WORDS] {
         let mut words = [0; WORDS];
-        [words[0], words[1], words[2], words[3]] = [self.x, self.out, self.pieces, self.of_part];
+        let Self { x, tokens, columns, out, pieces, of_part } = *self;
+        [words[0], words[1], words[2], words[3], words[4], words[5]] = [x, tokens, columns, out, pieces, of_part];
         words
     }
 
     pub(crate) fn of(words: [usize; WORDS]) -> Self {
-        Self { x: words[0], out: words[1], pieces: words[2], of_part: words[3] }
+        let [x, tokens, columns, out, pieces, of_part, ..] = words;
+        Self { x, tokens, columns, out, pieces, of_part }
     }
 
     /// # Safety
@@ -54,10 +59,10 @@ impl Rounding {
         // SAFETY: as the caller promises; these pieces are this part's.
         let (x, out) = unsafe {
             (
-                std::slice::from_raw_parts((self.x as *const f32).wrapping_add(first * PIECE), count * PIECE),
+                std::slice::from_raw_parts(self.x as *const f32, self.tokens * self.columns),
                 std::slice::from_raw_parts_mut((self.out as *mut Rounded).wrapping_add(first), count),
             )
         };
-        round(x, out)
+        round(x, [self.tokens, self.columns], first, out)
     }
 }

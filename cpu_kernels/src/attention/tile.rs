@@ -41,7 +41,8 @@ pub(super) fn weigh(scores: &mut Scores, count: usize, total: &mut [f32; 2]) -> 
     rest(scores, f32::NEG_INFINITY);
     let scores_used = &mut scores[..used];
     let [last, sum] = *total;
-    let largest = scores_used.iter().fold(F32x4::splat(last), |a, b| a.max(*b)).largest();
+    // A score that is no number may be left out here: its weight is none all the same.
+    let largest = scores_used.iter().fold(F32x4::splat(last), |a, b| a.at_least(*b)).largest();
     let of_largest = F32x4::splat(largest);
     for score in scores_used.iter_mut() {
         *score = exp(score.sub(of_largest));

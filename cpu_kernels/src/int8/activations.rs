@@ -24,14 +24,19 @@ pub struct Activation<Q> {
     pub(super) scale: f32,
     /// The sums of the quants of both halves.
     pub(super) sums: [i32; 2],
+    /// Both of them.
+    pub(super) sum: i32,
 }
 
 /// A piece of activations.
 pub type Rounded = Activation<<Native as Dots>::Quads>;
 
+/// Tokens that share what is unpacked of the weights. With eight rows their sums fit into the registers.
+pub(super) const TOKENS: usize = 4;
+
 /// Activations [tokens, columns], rounded. `D` says how the build multiplies them, which changes no product.
 pub struct Quantized<D: Dots = Native> {
-    /// There may be more.
+    /// In the order of `Places`. There may be more.
     pieces: Vec<Activation<D::Quads>>,
     pub(super) tokens: usize,
     pub(super) columns: usize,
@@ -61,11 +66,67 @@ impl Quantized {
     }
 }
 
-/// Rounds activations as `Quantized::new` does, by whole pieces of 32.
-pub fn round(x: &[f32], out: &mut [Rounded]) -> Result<(), Mismatch> {
-    expect("activations of pieces", out.len() * PIECE, x.len())?;
-    let pieces = x.chunks_exact(PIECE).filter_map(|piece| piece.first_chunk());
-    out.iter_mut().zip(pieces).for_each(|(out, piece)| *out = quantized::<Native>(piece));
+/// The token and the first column of each piece, in the order in which they stand: of every 32 columns those of `TOKENS` tokens side by side, so that
+/// what multiplies them goes from one to the next.
+pub struct Places {
+    tokens: usize,
+    of_token: usize,
+    first: usize,
+    piece: usize,
+    at: usize,
+}
+
+impl Places {
+    /// From a place on.
+    pub fn new(tokens: usize, columns: usize, place: usize) -> Self {
+        let of_token = columns / PIECE;
+        let first = place.checked_div(TOKENS * of_token).map_or(tokens, |index| index * TOKENS);
+        let within = place.saturating_sub(first * of_token);
+        let together = Self::together(tokens, first).max(1);
+        Self { tokens, of_token, first, piece: within / together, at: within % together }
+    }
+
+    /// Tokens that are side by side, from the token `first` on.
+    fn together(tokens: usize, first: usize) -> usize {
+        TOKENS.min(tokens.saturating_sub(first))
+    }
+}
+
+impl Iterator for Places {
+    type Item = (usize, usize);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let token = self.first + self.at;
+        if token >= self.tokens || self.piece >= self.of_token {
+            return None;
+        }
+        let column = self.piece * PIECE;
+        self.at += 1;
+        if self.at == Self::together(self.tokens, self.first) {
+            self.at = 0;
+            self.piece += 1;
+            if self.piece == self.of_token {
+                self.piece = 0;
+                self.first += TOKENS;
+            }
+        }
+        Some((token, column))
+    }
+}
+
+/// Rounds activations `x` [tokens, columns] as `Quantized::new` does: the pieces that stand from `place` on, as many as `out` has. An error if there are
+/// not as many, or columns are not whole pieces.
+pub fn round(x: &[f32], [tokens, columns]: [usize; 2], place: usize, out: &mut [Rounded]) -> Result<(), Mismatch> {
+    expect("columns of whole blocks of 32", columns.next_multiple_of(PIECE), columns)?;
+    expect("activations of tokens", tokens.saturating_mul(columns), x.len())?;
+    let last = place.saturating_add(out.len());
+    expect("pieces of activations", (x.len() / PIECE).max(last), x.len() / PIECE)?;
+    for (out, (token, column)) in out.iter_mut().zip(Places::new(tokens, columns, place)) {
+        if let Some(piece) = x.get(token * columns + column..).and_then(|x| x.first_chunk()) {
+            *out = quantized::<Native>(piece);
+        }
+    }
     Ok(())
 }
 
@@ -112,11 +173,12 @@ impl<D: Dots> Quantized<D> {
         expect("columns of whole blocks of 32", columns.next_multiple_of(PIECE), columns)?;
         expect("activations of tokens", tokens.saturating_mul(columns), x.len())?;
         let mut pieces = reserved(x.len() / PIECE)?;
-        pieces.extend(x.chunks_exact(PIECE).filter_map(|piece| piece.first_chunk()).map(quantized::<D>));
+        let of = |(token, column)| x.get(token * columns + column..)?.first_chunk();
+        pieces.extend(Places::new(tokens, columns, 0).filter_map(of).map(quantized::<D>));
         Ok(Self { pieces, tokens, columns })
     }
 
-    /// Those of all tokens.
+    /// Those of all tokens, in the order of `Places`.
     pub(super) fn pieces(&self) -> &[Activation<D::Quads>] {
         &self.pieces[..self.tokens * self.columns / PIECE]
     }
@@ -127,7 +189,7 @@ pub(super) fn quantized<D: Dots>(x: &[f32; PIECE]) -> Activation<D::Quads> {
     let vectors: [F32x4; VECTORS] = std::array::from_fn(|at| F32x4::load(&vectors[at]));
     // Magnitudes are in the order of their bits, and what is no number is above all others.
     let largest = vectors.iter().fold(I32x4::splat(0), |largest, x| largest.max(x.abs().bits()));
-    let scale = match largest.floats().largest() / 127.0 {
+    let scale = match f32::from_bits(largest.largest() as u32) / 127.0 {
         // Too small to be divided by.
         0.0..f32::MIN_POSITIVE => 0.0,
         scale => scale,
@@ -140,6 +202,6 @@ pub(super) fn quantized<D: Dots>(x: &[f32; PIECE]) -> Activation<D::Quads> {
     let (a, b) = round(0);
     let (c, d) = round(VECTORS / 2);
     let ones = I16x8::splat(1);
-    let sums = [(a, b), (c, d)].map(|(a, b)| a.dot(ones).add(b.dot(ones)).lanes().iter().sum());
-    Activation { quads: D::quads([a.narrow(b), c.narrow(d)]), scale, sums }
+    let sums: [i32; 2] = [(a, b), (c, d)].map(|(a, b)| a.dot(ones).add(b.dot(ones)).lanes().iter().sum());
+    Activation { quads: D::quads([a.narrow(b), c.narrow(d)]), scale, sums, sum: sums[0] + sums[1] }
 }

@@ -1,9 +1,11 @@
 //! The products.
 
-use super::activations::{Activation, Native, Quantized};
-use super::dots::Dots;
+use std::hint::black_box;
+
+use super::activations::{Activation, Native, Quantized, TOKENS};
 #[cfg(target_feature = "relaxed-simd")]
 use super::dots::{Bytes, Instruction, Int8, Pairs, Unsigned, instruction};
+use super::dots::{Dots, QUADS};
 use super::pack::{GROUP, Packed, with_record};
 use super::records::{Nibbles, NibblesOffset, PARTS, Record, Signed, UnsignedHalves, UnsignedOffset};
 use crate::blocks::{Block, PIECE, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0};
@@ -82,9 +84,6 @@ fn natively<F: Take>(weights: &Packed<'_>, x: &Quantized, take: &mut F) {
 
 type Pieces<D> = [Activation<<D as Dots>::Quads>];
 
-/// Tokens that share what is unpacked of the weights. With eight rows their sums fit into the registers.
-const TOKENS: usize = 4;
-
 fn groups<R: Record, B: Block, D: Dots, F: Take>((weights, x, take): (&Packed<'_>, &Pieces<D>, &mut F)) {
     let pieces = weights.columns / PIECE;
     if pieces == 0 || weights.rows == 0 {
@@ -94,18 +93,15 @@ fn groups<R: Record, B: Block, D: Dots, F: Take>((weights, x, take): (&Packed<'_
     for (tile, groups) in weights.bytes.chunks(weights.group_bytes * of_tile).enumerate() {
         for (index, tokens) in x.chunks(pieces * TOKENS).enumerate() {
             let token = index * TOKENS;
-            let of = |at: usize| &tokens[at * pieces..][..pieces];
             for (index, records) in groups.chunks_exact(weights.group_bytes).enumerate() {
                 let records: &[R] = bytemuck::cast_slice(records);
                 let row = (tile * of_tile + index) * GROUP;
                 let count = GROUP.min(weights.rows.saturating_sub(row));
                 match tokens.len() / pieces {
-                    TOKENS => {
-                        give(times::<D, R, 4>(records, [of(0), of(1), of(2), of(3)]), token, row, count, take);
-                    }
-                    3 => give(times::<D, R, 3>(records, [of(0), of(1), of(2)]), token, row, count, take),
-                    2 => give(times::<D, R, 2>(records, [of(0), of(1)]), token, row, count, take),
-                    1 => give(times::<D, R, 1>(records, [of(0)]), token, row, count, take),
+                    TOKENS => give(&times::<D, R, TOKENS>(records, tokens), token, row, count, take),
+                    3 => give(&times::<D, R, 3>(records, tokens), token, row, count, take),
+                    2 => give(&times::<D, R, 2>(records, tokens), token, row, count, take),
+                    1 => give(&times::<D, R, 1>(records, tokens), token, row, count, take),
                     _ => {}
                 }
             }
@@ -119,12 +115,12 @@ const TILE_BYTES: usize = 128 << 10;
 
 /// Gives the products of `count` rows from one on with some tokens.
 #[inline(always)]
-fn give<const T: usize, F: Take>(sums: [[F32x4; PARTS]; T], token: usize, row: usize, count: usize, take: &mut F) {
+fn give<const T: usize, F: Take>(sums: &[[F32x4; PARTS]; T], token: usize, row: usize, count: usize, take: &mut F) {
     for (token, sums) in (token..).zip(sums) {
-        let sums: [f32; GROUP] = bytemuck::cast(sums.map(F32x4::lanes));
+        let sums: &[f32; GROUP] = bytemuck::cast_ref(sums);
         // Of a whole group the length is known where it is compiled: two stores in place of a copy.
         match count {
-            GROUP => take(token, row, &sums),
+            GROUP => take(token, row, sums),
             _ => take(token, row, &sums[..count]),
         }
     }
@@ -133,18 +129,20 @@ fn give<const T: usize, F: Take>(sums: [[F32x4; PARTS]; T], token: usize, row: u
 /// The products of a group with some tokens. A function of its own for each format and number of tokens: what a browser compiles at once is
 /// small, and has the registers for itself.
 #[inline(never)]
-fn times<D: Dots, R: Record, const T: usize>(records: &[R], x: [&Pieces<D>; T]) -> [[F32x4; PARTS]; T] {
-    let x = x.map(|x| &x[..records.len()]);
+fn times<D: Dots, R: Record, const T: usize>(records: &[R], x: &Pieces<D>) -> [[F32x4; PARTS]; T] {
+    let (x, _) = x.as_chunks::<T>();
     let mut totals = [[F32x4::splat(0.0); PARTS]; T];
-    for (at, record) in records.iter().enumerate() {
-        let pieces = x.map(|x| &x[at]);
+    // If the compiler knew how many there are, it would take all quads of a token before the next token, and move weights to the stack and back for each.
+    let steps = black_box(QUADS);
+    for (record, pieces) in records.iter().zip(x) {
+        let pieces = pieces.each_ref();
         let quads = pieces.map(|piece| &piece.quads);
         for half in 0..if R::HALVES { 2 } else { 1 } {
             let mut sums = pieces.map(|piece| {
-                let sum = if R::HALVES { piece.sums[half] } else { piece.sums[0] + piece.sums[1] };
+                let sum = if R::HALVES { piece.sums[half] } else { piece.sum };
                 [I32x4::splat(-R::zero::<D>() * sum); PARTS]
             });
-            record.add::<D, T>(half, quads, &mut sums);
+            record.add::<D, T>(half, steps, quads, &mut sums);
             let scales = record.scales(half).map(|scales| F32x4::from_bytes(&scales));
             for t in 0..T {
                 let scale = F32x4::splat(pieces[t].scale);
@@ -156,7 +154,7 @@ fn times<D: Dots, R: Record, const T: usize>(records: &[R], x: [&Pieces<D>; T]) 
         if R::OFFSETS {
             let offsets = record.offsets().map(|offsets| F32x4::from_bytes(&offsets));
             for t in 0..T {
-                let sum = F32x4::splat(pieces[t].scale * (pieces[t].sums[0] + pieces[t].sums[1]) as f32);
+                let sum = F32x4::splat(pieces[t].scale * pieces[t].sum as f32);
                 for part in 0..PARTS {
                     totals[t][part] = offsets[part].mul_add(sum, totals[t][part]);
                 }

@@ -10,7 +10,7 @@ mod kernel;
 mod pack;
 mod records;
 
-pub use activations::{Inner, Quantized, Rounded, round, round_activated};
+pub use activations::{Inner, Places, Quantized, Rounded, round, round_activated};
 pub use dots::{Bytes, Dots, Halves, Int8, Pairs, Unknown, Unsigned};
 pub use kernel::{mat_mul_int8, mat_mul_packed, products_packed};
 pub use pack::{GROUP, Packed, pack};

@@ -43,8 +43,14 @@ pub(super) trait Record: Pod {
     /// A row's weights. Those of `half` alone count where halves differ.
     fn quant(&self, row: usize, column: usize) -> i32;
 
-    /// Adds products of the quants of a half with activations, of each token.
-    fn add<D: Dots, const T: usize>(&self, half: usize, x: [&D::Quads; T], sums: &mut [[I32x4; PARTS]; T]);
+    /// Adds products of the quants of a half with activations, of each token. `steps` is `QUADS`, of which the compiler may not know.
+    fn add<D: Dots, const T: usize>(
+        &self,
+        half: usize,
+        steps: usize,
+        x: [&D::Quads; T],
+        sums: &mut [[I32x4; PARTS]; T],
+    );
 }
 
 /// Four bits with the zero of Q4_0.
@@ -124,19 +130,38 @@ fn nibble(quants: &[Quad], row: usize, column: usize) -> u8 {
     byte(quants, row, column % 16) >> (column / 16 * 4) & 15
 }
 
-#[inline(always)]
-fn add_nibbles<D: Dots, const T: usize>(quants: &[Quad; QUADS / 2], x: [&D::Quads; T], sums: &mut [[I32x4; PARTS]; T]) {
-    let mut few = begin::<D, T>(sums);
-    for (at, quad) in quants.iter().enumerate() {
-        let weights = quad.map(|bytes| D::nibbles(U8x16::load(&bytes)));
-        for nibble in 0..2 {
-            for (few, x) in few.iter_mut().zip(x) {
-                for (few, weights) in few.iter_mut().zip(&weights) {
-                    *few = D::add_few(*few, weights[nibble], x, at + nibble * (QUADS / 2));
+/// Takes steps of these numbers, as long as they are below `steps`. All are written out: a loop would keep its sums in more registers than there are.
+macro_rules! step_by_step {
+    ($steps:expr, [$($number:literal),*], |$at:ident| $step:block) => {
+        'steps: {
+            $(
+                if $number >= $steps {
+                    break 'steps;
                 }
+                let $at: usize = $number;
+                $step
+            )*
+        }
+    };
+}
+
+#[inline(always)]
+fn add_nibbles<D: Dots, const T: usize>(
+    quants: &[Quad; QUADS / 2],
+    steps: usize,
+    x: [&D::Quads; T],
+    sums: &mut [[I32x4; PARTS]; T],
+) {
+    let mut few = begin::<D, T>(sums);
+    step_by_step!(steps, [0, 1, 2, 3, 4, 5, 6, 7], |step| {
+        let (at, nibble) = (step / 2, step % 2);
+        let weights = quants[at].map(|bytes| D::nibbles(U8x16::load(&bytes))[nibble]);
+        for (few, x) in few.iter_mut().zip(x) {
+            for (few, weights) in few.iter_mut().zip(weights) {
+                *few = D::add_few(*few, weights, x, at + nibble * (QUADS / 2));
             }
         }
-    }
+    });
     end::<D, T>(few, sums);
 }
 
@@ -145,21 +170,24 @@ fn add_nibbles<D: Dots, const T: usize>(quants: &[Quad; QUADS / 2], x: [&D::Quad
 fn add_unsigned<D: Dots, const T: usize, const AT_ONCE: usize>(
     quants: &[Quad],
     first: usize,
+    steps: usize,
     x: [&D::Quads; T],
     sums: &mut [[I32x4; PARTS]; T],
 ) {
-    for (first, quads) in (first..).step_by(AT_ONCE).zip(quants.chunks(AT_ONCE)) {
-        let mut few = begin::<D, T>(sums);
-        for (at, quad) in quads.iter().enumerate() {
-            let weights = quad.map(|bytes| D::unsigned(U8x16::load(&bytes)));
-            for (few, x) in few.iter_mut().zip(x) {
-                for (few, weights) in few.iter_mut().zip(weights) {
-                    *few = D::add_few(*few, weights, x, first + at);
-                }
+    let mut few = begin::<D, T>(sums);
+    step_by_step!(steps.min(quants.len()), [0, 1, 2, 3, 4, 5, 6, 7], |at| {
+        if at > 0 && at.is_multiple_of(AT_ONCE) {
+            end::<D, T>(few, sums);
+            few = begin::<D, T>(sums);
+        }
+        let weights = quants[at].map(|bytes| D::unsigned(U8x16::load(&bytes)));
+        for (few, x) in few.iter_mut().zip(x) {
+            for (few, weights) in few.iter_mut().zip(weights) {
+                *few = D::add_few(*few, weights, x, first + at);
             }
         }
-        end::<D, T>(few, sums);
-    }
+    });
+    end::<D, T>(few, sums);
 }
 
 #[inline(always)]
@@ -194,8 +222,8 @@ impl Record for Nibbles {
     }
 
     #[inline(always)]
-    fn add<D: Dots, const T: usize>(&self, _: usize, x: [&D::Quads; T], sums: &mut [[I32x4; PARTS]; T]) {
-        add_nibbles::<D, T>(&self.quants, x, sums);
+    fn add<D: Dots, const T: usize>(&self, _: usize, steps: usize, x: [&D::Quads; T], sums: &mut [[I32x4; PARTS]; T]) {
+        add_nibbles::<D, T>(&self.quants, steps, x, sums);
     }
 }
 
@@ -223,8 +251,8 @@ impl Record for NibblesOffset {
     }
 
     #[inline(always)]
-    fn add<D: Dots, const T: usize>(&self, _: usize, x: [&D::Quads; T], sums: &mut [[I32x4; PARTS]; T]) {
-        add_nibbles::<D, T>(&self.quants, x, sums);
+    fn add<D: Dots, const T: usize>(&self, _: usize, steps: usize, x: [&D::Quads; T], sums: &mut [[I32x4; PARTS]; T]) {
+        add_nibbles::<D, T>(&self.quants, steps, x, sums);
     }
 }
 
@@ -252,8 +280,8 @@ impl Record for UnsignedOffset {
     }
 
     #[inline(always)]
-    fn add<D: Dots, const T: usize>(&self, _: usize, x: [&D::Quads; T], sums: &mut [[I32x4; PARTS]; T]) {
-        add_unsigned::<D, T, 4>(&self.quants, 0, x, sums);
+    fn add<D: Dots, const T: usize>(&self, _: usize, steps: usize, x: [&D::Quads; T], sums: &mut [[I32x4; PARTS]; T]) {
+        add_unsigned::<D, T, 4>(&self.quants, 0, steps, x, sums);
     }
 }
 
@@ -278,9 +306,15 @@ impl Record for UnsignedHalves {
     }
 
     #[inline(always)]
-    fn add<D: Dots, const T: usize>(&self, half: usize, x: [&D::Quads; T], sums: &mut [[I32x4; PARTS]; T]) {
+    fn add<D: Dots, const T: usize>(
+        &self,
+        half: usize,
+        steps: usize,
+        x: [&D::Quads; T],
+        sums: &mut [[I32x4; PARTS]; T],
+    ) {
         let first = half * QUADS / 2;
-        add_unsigned::<D, T, 2>(&self.quants[first..first + QUADS / 2], first, x, sums);
+        add_unsigned::<D, T, 2>(&self.quants[first..first + QUADS / 2], first, steps, x, sums);
     }
 }
 
@@ -304,14 +338,14 @@ impl Record for Signed {
     }
 
     #[inline(always)]
-    fn add<D: Dots, const T: usize>(&self, _: usize, x: [&D::Quads; T], sums: &mut [[I32x4; PARTS]; T]) {
-        for (at, quad) in self.quants.iter().enumerate() {
-            let weights = quad.map(|bytes| D::signed(U8x16::load(&bytes)));
+    fn add<D: Dots, const T: usize>(&self, _: usize, steps: usize, x: [&D::Quads; T], sums: &mut [[I32x4; PARTS]; T]) {
+        step_by_step!(steps, [0, 1, 2, 3, 4, 5, 6, 7], |at| {
+            let weights = self.quants[at].map(|bytes| D::signed(U8x16::load(&bytes)));
             for (sums, x) in sums.iter_mut().zip(x) {
                 for (sums, weights) in sums.iter_mut().zip(weights) {
                     *sums = D::add_signed(*sums, weights, x, at);
                 }
             }
-        }
+        });
     }
 }

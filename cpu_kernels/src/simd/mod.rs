@@ -30,13 +30,4 @@ impl F32x4 {
     pub(crate) fn round_to_i32(self) -> I32x4 {
         self.rounded().1.add(I32x4::splat(-(ROUNDER.to_bits() as i32)))
     }
-
-    /// The largest lane. What is no number is the largest.
-    #[inline(always)]
-    pub(crate) fn largest(self) -> f32 {
-        // `f32::max` would drop what is no number.
-        let larger = |a: f32, b: f32| if a > b || a.is_nan() { a } else { b };
-        let [a, b, c, d] = self.lanes();
-        larger(larger(a, b), larger(c, d))
-    }
 }

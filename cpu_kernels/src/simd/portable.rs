@@ -77,10 +77,11 @@ impl F32x4 {
         I32x4(cast(self.0))
     }
 
-    /// Of two lanes the larger. What is no number stays one.
+    /// The largest lane. What is no number may be left out.
     #[inline(always)]
-    pub(crate) fn max(self, other: Self) -> Self {
-        Self(zip(self.0, other.0, |a, b| if a.is_nan() || a > b { a } else { b }))
+    pub(crate) fn largest(self) -> f32 {
+        let [a, b, c, d] = self.0;
+        a.max(b).max(c.max(d))
     }
 
     #[inline(always)]
@@ -205,6 +206,13 @@ impl I32x4 {
     #[inline(always)]
     pub(crate) fn max(self, other: Self) -> Self {
         Self(zip(self.0, other.0, i32::max))
+    }
+
+    /// The largest lane.
+    #[inline(always)]
+    pub(crate) fn largest(self) -> i32 {
+        let [a, b, c, d] = self.0;
+        a.max(b).max(c.max(d))
     }
 
     /// Eight numbers of 16 bits, or the nearest to them: those of `self`, then those of `other`.

@@ -77,10 +77,11 @@ impl F32x4 {
         I32x4(self.0)
     }
 
-    /// Of two lanes the larger. What is no number stays one.
+    /// The largest lane. What is no number may be left out.
     #[inline(always)]
-    pub(crate) fn max(self, other: Self) -> Self {
-        Self(f32x4_max(self.0, other.0))
+    pub(crate) fn largest(self) -> f32 {
+        let pairs = self.at_least(Self(i32x4_shuffle::<2, 3, 0, 1>(self.0, self.0)));
+        f32x4_extract_lane::<0>(pairs.at_least(Self(i32x4_shuffle::<1, 0, 3, 2>(pairs.0, pairs.0))).0)
     }
 
     #[inline(always)]
@@ -208,6 +209,13 @@ impl I32x4 {
     #[inline(always)]
     pub(crate) fn max(self, other: Self) -> Self {
         Self(i32x4_max(self.0, other.0))
+    }
+
+    /// The largest lane.
+    #[inline(always)]
+    pub(crate) fn largest(self) -> i32 {
+        let pairs = self.max(Self(i32x4_shuffle::<2, 3, 0, 1>(self.0, self.0)));
+        i32x4_extract_lane::<0>(pairs.max(Self(i32x4_shuffle::<1, 0, 3, 2>(pairs.0, pairs.0))).0)
     }
 
     /// Eight numbers of 16 bits, or the nearest to them: those of `self`, then those of `other`.
