@@ -20,7 +20,7 @@ import { expectedFiles, filesIn } from '../../scripts/release/contents.mjs';
 /** What a browser may have to download of the engine, compressed: half a percent above what it is. `npm run size` tells where it goes. */
 const WASM_CEILING = 1_346_400;
 /** The same of the engine for the CPU, which only those download who have no GPU. */
-const CPU_CEILING = 1_477_000;
+const CPU_CEILING = 1_478_500;
 /** The same for the grammar engine, which only those download who ask for structured output. */
 const GRAMMAR_CEILING = 417_000;
 /** The same for what `rillm/gpu` runs on. */
