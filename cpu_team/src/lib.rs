@@ -11,6 +11,7 @@ mod board;
 mod feed_forward;
 mod job;
 mod lock;
+mod pieces;
 mod product;
 mod rounding;
 mod threads;

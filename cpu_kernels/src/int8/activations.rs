@@ -24,7 +24,7 @@ pub struct Activation<Q> {
     pub(super) scale: f32,
     /// The sums of the quants of both halves.
     pub(super) sums: [i32; 2],
-    /// Both of them.
+    /// Both of them, since a product adds nothing up that it can read.
     pub(super) sum: i32,
 }
 
@@ -115,18 +115,25 @@ impl Iterator for Places {
     }
 }
 
-/// Rounds activations `x` [tokens, columns] as `Quantized::new` does: the pieces that stand from `place` on, as many as `out` has. An error if there are
-/// not as many, or columns are not whole pieces.
-pub fn round(x: &[f32], [tokens, columns]: [usize; 2], place: usize, out: &mut [Rounded]) -> Result<(), Mismatch> {
+/// The pieces of `x` [tokens, columns] from a place on. An error unless columns are whole pieces.
+fn pieces_of(
+    x: &[f32],
+    [tokens, columns]: [usize; 2],
+    place: usize,
+) -> Result<impl Iterator<Item = &[f32; PIECE]>, Mismatch> {
     expect("columns of whole blocks of 32", columns.next_multiple_of(PIECE), columns)?;
     expect("activations of tokens", tokens.saturating_mul(columns), x.len())?;
+    let of = move |(token, column)| x.get(token * columns + column..)?.first_chunk();
+    Ok(Places::new(tokens, columns, place).filter_map(of))
+}
+
+/// Rounds activations `x` [tokens, columns] as `Quantized::new` does: the pieces that stand from `place` on, as many as `out` has. An error if there are
+/// not as many, or columns are not whole pieces.
+pub fn round(x: &[f32], shape: [usize; 2], place: usize, out: &mut [Rounded]) -> Result<(), Mismatch> {
+    let pieces = pieces_of(x, shape, place)?;
     let last = place.saturating_add(out.len());
     expect("pieces of activations", (x.len() / PIECE).max(last), x.len() / PIECE)?;
-    for (out, (token, column)) in out.iter_mut().zip(Places::new(tokens, columns, place)) {
-        if let Some(piece) = x.get(token * columns + column..).and_then(|x| x.first_chunk()) {
-            *out = quantized::<Native>(piece);
-        }
-    }
+    out.iter_mut().zip(pieces).for_each(|(out, piece)| *out = quantized::<Native>(piece));
     Ok(())
 }
 
@@ -170,11 +177,9 @@ pub fn round_activated(activation: Function, inner: &Inner<'_>, first: usize) ->
 impl<D: Dots> Quantized<D> {
     /// `new`, to be multiplied in a way that is named.
     pub fn multiplied(x: &[f32], tokens: usize, columns: usize) -> Result<Self, Mismatch> {
-        expect("columns of whole blocks of 32", columns.next_multiple_of(PIECE), columns)?;
-        expect("activations of tokens", tokens.saturating_mul(columns), x.len())?;
+        let all = pieces_of(x, [tokens, columns], 0)?;
         let mut pieces = reserved(x.len() / PIECE)?;
-        let of = |(token, column)| x.get(token * columns + column..)?.first_chunk();
-        pieces.extend(Places::new(tokens, columns, 0).filter_map(of).map(quantized::<D>));
+        pieces.extend(all.map(quantized::<D>));
         Ok(Self { pieces, tokens, columns })
     }
 
