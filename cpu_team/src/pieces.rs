@@ -28,8 +28,9 @@ impl Pieces {
         Ok(Self { at: room.as_mut_ptr().expose_provenance(), tokens, columns, of_part })
     }
 
+    /// Also of words of two jobs, which may be any.
     fn count(&self) -> usize {
-        self.tokens * self.columns / PIECE
+        self.tokens.saturating_mul(self.columns) / PIECE
     }
 
     pub(crate) fn parts(&self) -> u32 {

@@ -13,7 +13,7 @@ mod support;
 mod system;
 
 use support::Rng;
-use system::{System, helped};
+use system::{System, Team, helped};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Kind {
@@ -159,6 +159,7 @@ fn attention_is_that_of_one_thread_bit_for_bit() {
         let board = Board::new();
         let mut most = 0;
         scope(|scope| {
+            let _team = Team(vec![&board]);
             for _ in 0..helpers {
                 scope.spawn(|| helped(&board));
             }
@@ -170,7 +171,6 @@ fn attention_is_that_of_one_thread_bit_for_bit() {
                 assert!(bits(&found) == *alone, "{what}, {helpers} helpers, {parts} parts");
                 most = most.max(parts);
             }
-            board.end(&System);
         });
         assert!(if helpers == 0 { most == 1 } else { most > helpers }, "{helpers} helpers: {most} parts at most");
     }

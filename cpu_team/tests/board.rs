@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by a panic")]
 #![allow(unsafe_code, reason = "jobs name memory by addresses")]
 
+use std::cell::Cell;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::thread::{scope, sleep, yield_now};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ mod system;
 
 use support::{Known, Rng, formats};
 use system::aligned::Aligned;
-use system::{System, helped};
+use system::{System, Team, helped};
 
 /// A thread that may not sleep.
 struct Awake;
@@ -115,11 +116,11 @@ impl Subject {
 /// Runs `work` beside helpers.
 fn beside(board: &Board, helpers: usize, work: impl FnOnce()) {
     scope(|scope| {
+        let _team = Team(vec![board]);
         for _ in 0..helpers {
             scope.spawn(|| helped(board));
         }
         work();
-        board.end(&System);
     });
 }
 
@@ -172,6 +173,7 @@ fn hundreds_of_jobs_while_threads_come_and_sleep() {
     let subjects = [sized(512, 256, 1), sized(2048, 64, 1), sized(96, 1024, 5), sized(3, 32, 1), sized(1031, 160, 2)];
     let board = Board::new();
     scope(|scope| {
+        let _team = Team(vec![&board]);
         for at in 0..3 {
             let board = &board;
             scope.spawn(move || {
@@ -186,7 +188,6 @@ fn hundreds_of_jobs_while_threads_come_and_sleep() {
                 sleep(Duration::from_millis(5));
             }
         }
-        board.end(&System);
     });
 }
 
@@ -199,35 +200,36 @@ fn helpers_follow_the_leader_from_board_to_board() {
         [512, 96, 2048].map(|rows| Subject::new(&q8_0, rng.below(2) == 0, [rows, 64, 2], &mut rng)).into();
     let boards = [(); 3].map(|()| Board::new());
     const HELPERS: u32 = 3;
-    // By helper and board, how often it came there.
-    let visits = [(); HELPERS as usize].map(|()| [(); 3].map(|()| AtomicU32::new(0)));
+    // By helper, the board at which it is.
+    let places = [(); HELPERS as usize].map(|()| AtomicUsize::new(0));
     scope(|scope| {
-        for visits in &visits {
+        let _team = Team(boards.iter().collect());
+        for place in &places {
             let boards = &boards;
             scope.spawn(move || {
                 boards[0].join();
-                let mut at = 0;
-                loop {
-                    visits[at].fetch_add(1, SeqCst);
-                    // SAFETY: who posts jobs keeps what they need.
-                    match unsafe { boards[at].help(&System) } {
-                        Some(other) => at = other as usize,
-                        None => break,
-                    }
+                // SAFETY: who posts jobs keeps what they need.
+                while let Some(other) = unsafe { boards[place.load(SeqCst)].help(&System) } {
+                    place.store(other as usize, SeqCst);
                 }
             });
         }
         while boards[0].joined() < HELPERS {
             yield_now();
         }
-        let mut at = 0;
-        let mut go = |to: usize| {
+        let at = Cell::new(0);
+        let go = |to: usize| {
             boards[to].call_here(HELPERS);
-            if to != at {
-                boards[at].send_to(to as u32, &System);
+            if to != at.get() {
+                boards[at.get()].send_to(to as u32, &System);
             }
-            at = to;
+            at.set(to);
             assert_eq!(boards[to].joined(), HELPERS);
+        };
+        let all_come = || {
+            while places.iter().any(|place| place.load(SeqCst) != at.get()) {
+                yield_now();
+            }
         };
         for round in 0..600 {
             let to = rng.below(boards.len());
@@ -238,16 +240,15 @@ fn helpers_follow_the_leader_from_board_to_board() {
                 sleep(Duration::from_millis(5));
             }
         }
-        // All of them come, also those that slept or were on their way.
-        for to in [2, 1, 0, 2] {
-            let before = visits.each_ref().map(|visits| visits[to].load(SeqCst));
-            go((to + 1) % 3);
-            sleep(Duration::from_millis(3));
-            go(to);
-            let came = |(visits, before): (&[AtomicU32; 3], u32)| visits[to].load(SeqCst) > before;
-            while !visits.iter().zip(before).all(came) {
-                yield_now();
+        all_come();
+        // All of them come, also those that sleep or are on their way.
+        for by in [1, 2, 2, 1, 1] {
+            let last = at.get();
+            for to in [(last + by) % 3, (last + 2 * by) % 3] {
+                sleep(Duration::from_millis(3));
+                go(to);
             }
+            all_come();
         }
         // Wherever they are, and for good.
         boards.iter().for_each(|board| board.end(&System));
@@ -293,6 +294,7 @@ fn a_thread_that_breaks_or_vanishes_ends_the_job_and_the_team() {
         let board = Board::new();
         let (begin, has_one) = (Barrier::new(2), AtomicBool::new(false));
         scope(|scope| {
+            let _team = Team(vec![&board]);
             // It only counts as one that helps, so that jobs have parts.
             let counted = scope.spawn(|| helped(&board));
             while board.joined() == 0 {
@@ -317,8 +319,8 @@ fn a_thread_that_breaks_or_vanishes_ends_the_job_and_the_team() {
             assert_eq!(outcomes.last(), Some(&Outcome::Broken), "says so: {says_so}");
             assert!(outcomes.iter().rev().skip(1).all(|outcome| *outcome == Outcome::Done));
             assert_eq!(subject.run(&board, &Awake, 0, 4096).0, Outcome::Broken, "and stays so");
-            board.end(&System);
             thief.join().unwrap();
+            board.end(&System);
             counted.join().unwrap();
         });
     }

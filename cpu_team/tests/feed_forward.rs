@@ -13,7 +13,7 @@ mod system;
 
 use support::{Known, Rng, formats};
 use system::aligned::Aligned;
-use system::{System, helped};
+use system::{System, Team, helped};
 
 /// A packed matrix in memory that is aligned.
 struct Weight {
@@ -134,6 +134,7 @@ fn they_are_those_of_one_thread_step_by_step() {
         let board = Board::new();
         let mut between = Between::none();
         scope(|scope| {
+            let _team = Team(vec![&board]);
             for _ in 0..helpers {
                 scope.spawn(|| helped(&board));
             }
@@ -148,7 +149,6 @@ fn they_are_those_of_one_thread_step_by_step() {
                 // With memory of the last one, and without.
                 between.keep(if number % 2 == 0 { 0 } else { usize::MAX }, 1);
             }
-            board.end(&System);
         });
     }
 }

@@ -43,7 +43,7 @@ function grouped(tests, fileOf) {
 }
 
 /** What never ends costs a file this long and is a failure. */
-const LIMIT_MS = 30 * 60_000;
+const LIMIT_MS = 10 * 60_000;
 
 /** Mesa's driver works on the thread that asks: files run at the same time, one for each core, and to wake others costs a tenth of it. */
 const ON_ONE_THREAD = { LP_NUM_THREADS: '0' };
@@ -117,9 +117,9 @@ function runFile({ name, executable, folder, tests }) {
     child.on('error', (error) => (text += `${executable} did not start: ${error.message}\n`));
     child.on('close', (code, signal) => {
       const seconds = (performance.now() - begin) / 1000;
+      if (signal !== null) text += `\n${name}: ended by ${signal} after ${seconds.toFixed(0)} s`;
       console.log(`\n── ${name}, ${seconds.toFixed(1)} s\n${text.trim()}`);
       const counts = countsOf(text);
-      if (signal !== null) console.log(`${name}: ended by ${signal}`);
       if (code !== 0 && counts.failed === 0) counts.failed = 1;
       // A filter that matches nothing would pass.
       if (code === 0 && tests.length > 0 && counts.passed + counts.skipped !== tests.length) counts.failed += 1;

@@ -23,6 +23,15 @@ impl Threads for System {
     fn wake(&self, _: &AtomicU32, _: u32) {}
 }
 
+/// Boards that let helpers end, also if the test fails: it would wait for them without end.
+pub struct Team<'a>(pub Vec<&'a Board>);
+
+impl Drop for Team<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|board| board.end(&System));
+    }
+}
+
 /// One more thread that helps, until the team ends.
 #[allow(unsafe_code, reason = "jobs name memory by addresses")]
 pub fn helped(board: &Board) {
