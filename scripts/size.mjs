@@ -8,51 +8,12 @@ import { brotliCompressSync, constants } from 'node:zlib';
 import * as esbuild from 'esbuild';
 
 import { build } from './build.mjs';
+import { importedFunctions, Reader, sections } from './build/sections.mjs';
 import { isMain, main, Problem, root } from './command.mjs';
 import { setup } from './setup.mjs';
 
 /** Crates below this share of the code are summed up. */
 const SMALLEST_SHARE = 0.004;
-
-/** The sections of a wasm: their ids, the names of custom ones, and their bytes. */
-function* sections(wasm) {
-  const reader = new Reader(wasm, 8);
-  while (reader.at < wasm.length) {
-    const id = reader.byte();
-    const length = reader.number();
-    const end = reader.at + length;
-    const name = id === 0 ? reader.text() : '';
-    yield { id, name, bytes: wasm.subarray(reader.at, end) };
-    reader.at = end;
-  }
-}
-
-class Reader {
-  constructor(bytes, at = 0) {
-    this.bytes = bytes;
-    this.at = at;
-  }
-
-  byte() {
-    return this.bytes[this.at++];
-  }
-
-  /** An unsigned LEB128 number. */
-  number() {
-    let value = 0;
-    for (let factor = 1; ; factor *= 128) {
-      const byte = this.byte();
-      value += (byte & 127) * factor;
-      if (byte < 128) return value;
-    }
-  }
-
-  text() {
-    const length = this.number();
-    this.at += length;
-    return this.bytes.toString('utf8', this.at - length, this.at);
-  }
-}
 
 /** The names of functions by their index. */
 function functionNames(section) {
@@ -65,26 +26,6 @@ function functionNames(section) {
     reader.at = end;
   }
   return names;
-}
-
-function importedFunctions(section) {
-  const reader = new Reader(section);
-  let functions = 0;
-  for (let left = reader.number(); left > 0; left--) {
-    reader.text();
-    reader.text();
-    const kind = reader.byte();
-    if (kind === 0) functions += 1;
-    // A table's type comes before its limits.
-    if (kind === 0 || kind === 1 || kind === 3) reader.number();
-    if (kind === 3) reader.byte();
-    if (kind === 1 || kind === 2) {
-      const hasMost = reader.number() & 1;
-      reader.number();
-      if (hasMost) reader.number();
-    }
-  }
-  return functions;
 }
 
 const STANDARD = new Set(['core', 'alloc', 'std', 'compiler_builtins', 'hashbrown', 'dlmalloc', 'rustc_demangle']);

@@ -4,10 +4,10 @@
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 
 import { output, Problem, root } from '../command.mjs';
 import { lockedVersion, toolsEnv } from '../setup.mjs';
+import { namedByOrder } from './order.mjs';
 import { files, when } from './stamps.mjs';
 
 export const TARGET = 'wasm32-unknown-unknown';
@@ -27,13 +27,17 @@ export const FEATURES = [
 const SIMD_RUSTC = join(root, 'scripts/build/simd_rustc.sh');
 
 /**
- * `-Os` and `-O3` take four times as long, and what they make is larger once it is compressed, by up to a twelfth: what they inline stands there
- * twice. The lowest kilobyte of memory is the end of the stack, so no address is below it.
+ * LLVM has optimised all of it for size, and what else wasm-opt does with `-O1` takes three times as long and makes more of it once it is compressed:
+ * variables that share a place, for one, are less alike from function to function. The lowest kilobyte of memory is the end of the stack, so no
+ * address is below it.
  */
-const OPTIMISED = ['-O1', '--low-memory-unused'];
+const SMALL = ['--duplicate-function-elimination', '--optimize-instructions', '--low-memory-unused', '--duplicate-function-elimination'];
+
+/** For code that is compiled for speed. `-Os` and `-O3` take four times as long, and what they make is larger once it is compressed. */
+const FAST = ['-O1', '--low-memory-unused'];
 
 /** For what calls itself: without inlining its calls take more of the stack, and grammars at their limit overflow it. */
-const OPTIMISED_DEEP = ['-Os', '--low-memory-unused'];
+const DEEP = ['-Os', '--low-memory-unused'];
 
 /** Layers of the crate `rillm` that only its features `engine` and `train` compile (`src/lib.rs`). */
 const ENGINE_LAYERS = ['decode', 'engine', 'model', 'sampler', 'text', 'train'].map((layer) => join(root, 'src', layer, '/'));
@@ -91,6 +95,9 @@ const MANIFESTS = [
   'rust-toolchain.toml',
 ];
 
+/** The files that say how. */
+const OF_THIS = ['wasm', 'order', 'sections'].map((name) => join(root, `scripts/build/${name}.mjs`));
+
 /** Builds a wasm into a folder: the glue, its types and the optimised wasm. `more` names features that it does not have in the package. */
 export async function buildWasm(
   { name, crate, features = [], isFast = false, isDeep = false, hasVectors = false, hasInterfaceForC = false, sources },
@@ -101,7 +108,7 @@ export async function buildWasm(
   mkdirSync(into, { recursive: true });
   const glue = [`${name}.js`, `${name}.d.ts`, `${name}_bg.wasm`].map((file) => join(into, file));
   const stamp = [name, ...more, ...(optimise ? [] : ['unoptimised'])].join('+');
-  const inputs = [...sources(), ...MANIFESTS.map((file) => join(root, file)), fileURLToPath(import.meta.url)];
+  const inputs = [...sources(), ...MANIFESTS.map((file) => join(root, file)), ...OF_THIS];
   const work = async () => {
     // Code that is not to be fast is compiled four times as fast without any optimisation.
     const ofCrate = optimise ? (isFast ? 3 : undefined) : 0;
@@ -138,7 +145,10 @@ export async function buildWasm(
         writeFileSync(graph, JSON.stringify([glue, ...called.map((name) => ({ name, export: name }))]));
         await binaryen('wasm-metadce', '--graph-file', graph, '-g', made, '-o', input);
       }
-      await binaryen('wasm-opt', ...(isDeep ? OPTIMISED_DEEP : OPTIMISED), input, '-o', finished);
+      const named = join(bindgen, 'named.wasm');
+      writeFileSync(named, namedByOrder(readFileSync(input)));
+      const passes = isDeep ? DEEP : isFast ? FAST : SMALL;
+      await binaryen('wasm-opt', ...passes, '--reorder-functions-by-name', named, '-o', finished);
     }
     copyFileSync(join(bindgen, `${name}.js`), glue[0]);
     copyFileSync(join(bindgen, `${name}.d.ts`), glue[1]);
