@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 import { root } from '../command.mjs';
 import { files, when } from './stamps.mjs';
-import { binaryenVersion, cargoEnv, FEATURES, targetFolder, TARGET } from './wasm.mjs';
+import { binaryenVersion, cargoEnv, compiledBy, FEATURES, targetFolder, TARGET } from './wasm.mjs';
 
 const CRATE = 'rillm-cpu-team';
 /** The memory at first: `FIRST_PAGES` of `team_wasm.ts`, and at most what an address reaches. */
@@ -30,7 +30,7 @@ export async function buildTeam(into, step, say) {
     const inputs = [...sources, ...manifests.map((file) => join(root, file)), rustc, fileURLToPath(import.meta.url)];
     const made = join(into, `${name}.wasm`);
     const work = async () => {
-      const env = { ...process.env, ...(await cargoEnv(step)), RUSTC_WORKSPACE_WRAPPER: rustc };
+      const env = { ...process.env, ...(await cargoEnv(step)), ...compiledBy(rustc) };
       const linked = [...MEMORY, ...EXPORTED].flatMap((argument) => ['-C', `link-arg=${argument}`]);
       // Loops and what calls them are of two crates, and optimised together.
       const together = ['--config', 'profile.release.lto=true'];

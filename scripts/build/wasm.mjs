@@ -3,7 +3,7 @@
 
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
-import { join } from 'node:path';
+import { basename, delimiter, dirname, join } from 'node:path';
 
 import { output, Problem, root } from '../command.mjs';
 import { lockedVersion, toolsEnv } from '../setup.mjs';
@@ -114,7 +114,7 @@ export async function buildWasm(
     const ofCrate = optimise ? (isFast ? 3 : undefined) : 0;
     const level = ofCrate === undefined ? [] : ['--config', `profile.release.package.${crate}.opt-level=${ofCrate}`];
     const chosen = [...level, '--features', [...features, ...more].join(','), ...(features.length > 0 ? ['--no-default-features'] : [])];
-    const env = { ...process.env, ...(await cargoEnv(step)), ...(hasVectors ? { RUSTC_WORKSPACE_WRAPPER: SIMD_RUSTC } : {}) };
+    const env = { ...process.env, ...(await cargoEnv(step)), ...(hasVectors ? compiledBy(SIMD_RUSTC) : {}) };
     await step('cargo', ['build', '--release', '--target', TARGET, '--locked', '--package', crate, '--lib', ...chosen], { env });
     const wasm = join(targetFolder(), `${TARGET}/release/${crate.replaceAll('-', '_')}.wasm`);
     const bindgen = join(root, '.cache/bindgen', stamp);
@@ -158,6 +158,14 @@ export async function buildWasm(
   // Cargo is not asked where nothing changed: it keeps one wasm, whatever the features, and would build it anew after other features.
   await when(stamp, inputs, glue, work, [binaryenVersion()]);
   return glue;
+}
+
+/**
+ * The environment in which a script compiles the workspace's own crates. Cargo gets its name alone: functions are named after a hash of what it gets, and
+ * with a folder in it no other folder would give the same wasm.
+ */
+export function compiledBy(script) {
+  return { RUSTC_WORKSPACE_WRAPPER: basename(script), PATH: [dirname(script), process.env.PATH].join(delimiter) };
 }
 
 /** What the environment holds besides, of whatever is to share what cargo builds for the package. */

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { brotliCompressSync, constants } from 'node:zlib';
@@ -16,6 +16,7 @@ import { packedReadme, unpackPackage } from '../../scripts/build.mjs';
 import { root } from '../../scripts/command.mjs';
 import { isPart } from '../../scripts/build/entries.mjs';
 import { Reader, sections } from '../../scripts/build/sections.mjs';
+import { compiledBy } from '../../scripts/build/wasm.mjs';
 import { expectedFiles, filesIn } from '../../scripts/release/contents.mjs';
 
 /** What a browser may have to download of the engine, compressed: half a percent above what it is. `npm run size` tells where it goes. */
@@ -128,6 +129,13 @@ test('functions of a type stand together, which compresses better, and nothing n
     assert.equal(changes, new Set(types).size, name);
     assert.ok(!all.some((section) => section.name === 'name'), name);
   }
+});
+
+test('cargo is told no folder by which it would name functions: the wasm would be another in each', () => {
+  const env = compiledBy('/any folder/vectors.sh');
+  assert.equal(env.RUSTC_WORKSPACE_WRAPPER, 'vectors.sh');
+  assert.equal(env.PATH.split(delimiter)[0], '/any folder');
+  assert.ok(env.PATH.endsWith(process.env.PATH));
 });
 
 for (const name of ['rillm_team', 'rillm_team_relaxed']) {
