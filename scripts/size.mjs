@@ -8,7 +8,7 @@ import { brotliCompressSync, constants } from 'node:zlib';
 import * as esbuild from 'esbuild';
 
 import { build } from './build.mjs';
-import { importedFunctions, Reader, sections } from './build/sections.mjs';
+import { importedFunctions, NAMES_OF_FUNCTIONS, Reader, SECTION, sections } from './build/sections.mjs';
 import { isMain, main, Problem, root } from './command.mjs';
 import { setup } from './setup.mjs';
 
@@ -22,7 +22,7 @@ function functionNames(section) {
   while (reader.at < section.length) {
     const kind = reader.byte();
     const end = reader.number() + reader.at;
-    if (kind === 1) for (let left = reader.number(); left > 0; left--) names.set(reader.number(), reader.text());
+    if (kind === NAMES_OF_FUNCTIONS) for (let left = reader.number(); left > 0; left--) names.set(reader.number(), reader.text());
     reader.at = end;
   }
   return names;
@@ -57,12 +57,12 @@ export function crateOf(name) {
 export function analyse(wasm) {
   const all = [...sections(wasm)];
   const find = (id, name = '') => all.find((section) => section.id === id && section.name === name)?.bytes;
-  const [code, data, names] = [find(10), find(11), find(0, 'name')];
+  const [code, data, names] = [find(SECTION.code), find(SECTION.data), find(SECTION.custom, 'name')];
   if (!code || !data || !names) throw new Problem('the wasm has no code, no data or no names of functions: build it without stripping');
   const byIndex = functionNames(names);
   const byCrate = new Map();
   const reader = new Reader(code);
-  let index = importedFunctions(find(2) ?? Buffer.from([0]));
+  let index = importedFunctions(find(SECTION.import) ?? Buffer.from([0]));
   for (let left = reader.number(); left > 0; left--) {
     const length = reader.number();
     reader.at += length;

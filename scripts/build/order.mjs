@@ -1,17 +1,6 @@
 // The order of a wasm's functions, by which a compressed wasm gets smaller. Built-in modules only.
 
-import { importedFunctions, number, Reader, sections } from './sections.mjs';
-
-/** Sections by their ids. */
-const [CUSTOM, IMPORT, FUNCTION, CODE] = [0, 2, 3, 10];
-/** What a section of names has of functions. */
-const OF_FUNCTIONS = 1;
-
-/** What `read` makes of each of a section's entries. */
-function entries(section, read) {
-  const reader = new Reader(section);
-  return Array.from({ length: reader.number() }, () => read(reader));
-}
+import { entries, importedFunctions, NAMES_OF_FUNCTIONS, number, SECTION, sections, text } from './sections.mjs';
 
 /** Numbers of more than one byte: mostly addresses and the functions that are called, which differ where all else is the same. */
 const LONG_NUMBER = /[\u0080-\u00ff]+./gs;
@@ -23,12 +12,12 @@ const LONG_NUMBER = /[\u0080-\u00ff]+./gs;
 export function namedByOrder(wasm) {
   const all = [...sections(wasm)];
   const bytesOf = (wanted) => all.find(({ id }) => id === wanted)?.bytes ?? Buffer.from([0]);
-  const imported = importedFunctions(bytesOf(IMPORT));
-  const types = entries(bytesOf(FUNCTION), (reader) => reader.number());
-  const bodies = entries(bytesOf(CODE), (reader) => reader.take(reader.number()).toString('latin1').replace(LONG_NUMBER, '\xff'));
+  const imported = importedFunctions(bytesOf(SECTION.import));
+  const types = entries(bytesOf(SECTION.function), (reader) => reader.number());
+  const bodies = entries(bytesOf(SECTION.code), (reader) => reader.take(reader.number()).toString('latin1').replace(LONG_NUMBER, '\xff'));
   const order = types
     .map((type, at) => ({ type, at, body: bodies[at] }))
-    .sort((a, b) => a.type - b.type || (a.body < b.body ? -1 : a.body > b.body ? 1 : 0) || a.at - b.at);
+    .sort((a, b) => a.type - b.type || (a.body < b.body ? -1 : a.body > b.body ? 1 : 0));
   const places = new Array(types.length);
   for (const [place, { at }] of order.entries()) places[at] = place;
   // Names are compared as text.
@@ -36,12 +25,7 @@ export function namedByOrder(wasm) {
   const names = [...Array.from({ length: imported }, (_, at) => name('a', at)), ...places.map((place) => name('b', place))];
   const list = [number(names.length), ...names.flatMap((name, at) => [number(at), text(name)])];
   const inner = Buffer.concat(list);
-  const section = Buffer.concat([text('name'), Buffer.from([OF_FUNCTIONS]), number(inner.length), inner]);
-  const rest = all.filter(({ id, name }) => id !== CUSTOM || name !== 'name').map(({ whole }) => whole);
-  return Buffer.concat([wasm.subarray(0, 8), ...rest, Buffer.from([CUSTOM]), number(section.length), section]);
-}
-
-function text(value) {
-  const bytes = Buffer.from(value);
-  return Buffer.concat([number(bytes.length), bytes]);
+  const section = Buffer.concat([text('name'), Buffer.from([NAMES_OF_FUNCTIONS]), number(inner.length), inner]);
+  const rest = all.filter(({ id, name }) => id !== SECTION.custom || name !== 'name').map(({ whole }) => whole);
+  return Buffer.concat([wasm.subarray(0, 8), ...rest, Buffer.from([SECTION.custom]), number(section.length), section]);
 }

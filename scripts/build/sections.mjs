@@ -1,5 +1,10 @@
 // The sections of a wasm, as the WebAssembly specification has them (Binary Format, Modules). Built-in modules only.
 
+/** Their ids. */
+export const SECTION = { custom: 0, import: 2, function: 3, code: 10, data: 11 };
+/** What the custom section of names has of functions. */
+export const NAMES_OF_FUNCTIONS = 1;
+
 /** Reads what a wasm is made of. */
 export class Reader {
   constructor(bytes, at = 0) {
@@ -31,13 +36,25 @@ export class Reader {
   }
 }
 
-/** The same number as bytes. */
+/** A number as the same bytes. */
 export function number(value) {
   const bytes = [];
   for (let rest = value; ; rest = Math.floor(rest / 128)) {
     if (rest < 128) return Buffer.from([...bytes, rest]);
     bytes.push((rest % 128) + 128);
   }
+}
+
+/** A text as the same bytes. */
+export function text(value) {
+  const bytes = Buffer.from(value);
+  return Buffer.concat([number(bytes.length), bytes]);
+}
+
+/** What `read` makes of each of a section's entries. */
+export function entries(section, read) {
+  const reader = new Reader(section);
+  return Array.from({ length: reader.number() }, () => read(reader));
 }
 
 /** The sections of a wasm: their ids, the names of custom ones, their bytes, and these with id and length. */
@@ -48,7 +65,7 @@ export function* sections(wasm) {
     const id = reader.byte();
     const length = reader.number();
     const end = reader.at + length;
-    const name = id === 0 ? reader.text() : '';
+    const name = id === SECTION.custom ? reader.text() : '';
     yield { id, name, bytes: wasm.subarray(reader.at, end), whole: wasm.subarray(start, end) };
     reader.at = end;
   }

@@ -4,11 +4,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { namedByOrder } from '../../scripts/build/order.mjs';
-import { number, Reader, sections } from '../../scripts/build/sections.mjs';
+import { NAMES_OF_FUNCTIONS, number, Reader, SECTION, sections, text } from '../../scripts/build/sections.mjs';
 
 const list = (...entries) => [...number(entries.length), ...entries.flat()];
 const section = (id, bytes) => [id, ...number(bytes.length), ...bytes];
-const text = (value) => [...number(value.length), ...Buffer.from(value)];
 const body = (...code) => [...number(code.length + 2), 0, ...code, 0x0b];
 const I32 = 0x7f;
 const [GET, CONST, ADD, CALL] = [0x20, 0x41, 0x6a, 0x10];
@@ -21,12 +20,12 @@ function wasm(functions, { names = [] } = {}) {
   return Buffer.from([
     ...[0, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
     ...section(1, types),
-    ...section(2, imports),
-    ...section(3, list(...functions.map(({ type }) => [type]))),
+    ...section(SECTION.import, imports),
+    ...section(SECTION.function, list(...functions.map(({ type }) => [type]))),
     ...section(7, exports),
-    ...section(10, list(...functions.map(({ code }) => body(...code)))),
+    ...section(SECTION.code, list(...functions.map(({ code }) => body(...code)))),
     ...names,
-    ...section(0, [...text('producers'), 0]),
+    ...section(SECTION.custom, [...text('producers'), 0]),
   ]);
 }
 
@@ -34,7 +33,7 @@ function namesIn(bytes) {
   const found = [...sections(bytes)].filter(({ name }) => name === 'name');
   assert.equal(found.length, 1);
   const reader = new Reader(found[0].bytes);
-  assert.equal(reader.byte(), 1);
+  assert.equal(reader.byte(), NAMES_OF_FUNCTIONS);
   assert.equal(reader.number(), found[0].bytes.length - reader.at);
   return Array.from({ length: reader.number() }, (_, at) => {
     assert.equal(reader.number(), at);
@@ -68,7 +67,7 @@ test('functions are named by type, by what they do, and by where they were', asy
 
 test('names that were there are replaced, and the rest stays byte for byte', () => {
   const plain = wasm(functions);
-  const other = section(0, [...text('name'), 1, ...number(3), 1, 0, 0]);
+  const other = section(SECTION.custom, [...text('name'), 1, ...number(3), 1, 0, 0]);
   const named = namedByOrder(wasm(functions, { names: other }));
   assert.deepEqual(named, namedByOrder(plain));
   const rest = [...sections(named)].filter(({ name }) => name !== 'name').map(({ whole }) => whole);

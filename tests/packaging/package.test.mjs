@@ -15,7 +15,7 @@ import { publint } from 'publint';
 import { packedReadme, unpackPackage } from '../../scripts/build.mjs';
 import { root } from '../../scripts/command.mjs';
 import { isPart } from '../../scripts/build/entries.mjs';
-import { Reader, sections } from '../../scripts/build/sections.mjs';
+import { entries, SECTION, sections } from '../../scripts/build/sections.mjs';
 import { compiledBy } from '../../scripts/build/wasm.mjs';
 import { expectedFiles, filesIn } from '../../scripts/release/contents.mjs';
 
@@ -120,14 +120,14 @@ for (const [name, ceiling] of [
 }
 
 test('functions of a type stand together, which compresses better, and nothing names them', () => {
-  // What wasm-opt takes longest for, the grammars', gets other types meanwhile.
-  for (const name of ['rillm', 'rillm_cpu', 'rillm_tensor', 'rillm_train']) {
+  for (const name of ['rillm', 'rillm_cpu', 'rillm_grammar', 'rillm_tensor', 'rillm_train']) {
     const all = [...sections(read(`dist/wasm/${name}_bg.wasm`))];
-    const reader = new Reader(all.find(({ id }) => id === 3).bytes);
-    const types = Array.from({ length: reader.number() }, () => reader.number());
+    assert.ok(!all.some((section) => section.name === 'name'), name);
+    // `-Os`, which is for grammars alone, gives functions other types after they were ordered.
+    if (name === 'rillm_grammar') continue;
+    const types = entries(all.find(({ id }) => id === SECTION.function).bytes, (reader) => reader.number());
     const changes = types.filter((type, at) => type !== types[at - 1]).length;
     assert.equal(changes, new Set(types).size, name);
-    assert.ok(!all.some((section) => section.name === 'name'), name);
   }
 });
 
